@@ -15,11 +15,15 @@ from tread_lab.analysis.figures.curves import Curves
 from tread_lab.analysis.figures.loss_gap import StepGaps
 from tread_lab.analysis.figures.pareto import Front
 from tread_lab.analysis.figures.points import Points
-from tread_lab.analysis.figures.sentences import ARROW, metric_text, routed
 from tread_lab.analysis.figures.similarity import Similarity
-from tread_lab.frames import delta_column, metric_number
-from tread_lab.frames.columns import DELTA
-from tread_lab.records.metric_names import TRAIN_LOSS, metric_kind
+from tread_lab.frames import ARROW, delta_column, routed
+from tread_lab.records.metric_names import (
+    TRAIN_LOSS,
+    is_difference,
+    metric_kind,
+    metric_label,
+    value_text,
+)
 
 BETTER_TO_WORSE = ((0.0, style.BLUE), (0.5, "#F7F7F7"), (1.0, style.ORANGE))
 LESS_TO_MORE = ((0.0, style.PURPLE), (0.5, "#F7F7F7"), (1.0, "#1B7837"))
@@ -149,7 +153,7 @@ def dots(points: Points, numbers: Numbers, seeds: pd.DataFrame | None = None) ->
     controls = rows["role"] == "control" if "role" in rows else [False] * len(rows)
     shape = np.where(controls, "diamond", "circle")
     names = [*map(routed, rows["name"])]
-    compared = points.metric.startswith(("gap/", DELTA))
+    compared = is_difference(points.metric)
     marker = {
         "color": [
             style.difference_colour(points.metric, value) if compared else style.INDIGO
@@ -186,7 +190,7 @@ def dots(points: Points, numbers: Numbers, seeds: pd.DataFrame | None = None) ->
     return figure(
         *traces,
         height=90 + 22 * len(rows),
-        xaxis={"title": metric_text(points.metric), "zeroline": compared},
+        xaxis={"title": metric_label(points.metric), "zeroline": compared},
         yaxis={"automargin": True, "categoryorder": "array", "categoryarray": names[::-1]},
     )
 
@@ -212,7 +216,7 @@ def lines(found: Curves, numbers: Numbers, over: str) -> go.Figure:
                 hoverinfo="text",
             )
         )
-    axes = {"xaxis": {"title": over}, "yaxis": {"title": metric_text(found.metric)}}
+    axes = {"xaxis": {"title": over}, "yaxis": {"title": metric_label(found.metric)}}
     return figure(*traces, height=360, showlegend=len(traces) > 1, **axes)
 
 
@@ -239,7 +243,7 @@ def front(points: Front, numbers: Numbers) -> go.Figure:
         x=steps["cost"], y=steps["value"], mode="lines", line=line, hoverinfo="skip"
     )
     over = points.heading + " (1 = dense)" * points.relative
-    axes = {"xaxis": {"title": over}, "yaxis": {"title": metric_text(points.metric)}}
+    axes = {"xaxis": {"title": over}, "yaxis": {"title": metric_label(points.metric)}}
     return figure(joined, drawn, height=360, **axes)
 
 
@@ -282,7 +286,7 @@ def losses(named: Mapping[str, Sequence[pd.Series[float]]]) -> go.Figure:
         line = {"width": 1.5, "color": None if dense else colour, "dash": "dash" if dense else None}
         mean = table.mean(axis=1)
         traces.append(go.Scatter(x=steps, y=mean, name=routed(name), mode="lines", line=line))
-    axes = {"xaxis": {"title": "training step"}, "yaxis": {"title": metric_text(TRAIN_LOSS)}}
+    axes = {"xaxis": {"title": "training step"}, "yaxis": {"title": metric_label(TRAIN_LOSS)}}
     return figure(*traces, height=300, showlegend=True, **axes)
 
 
@@ -312,8 +316,8 @@ def colours(metric: str, values: pd.Series[float], power: int) -> dict[str, Any]
         power: of ten, by which the numbers in the map are divided.
     """
     times = f", 10<sup>{power}</sup>" if power else ""
-    title = {"text": metric_text(metric) + times, "side": "right"}
-    if not metric.startswith(("gap/", DELTA)):  # the values themselves
+    title = {"text": metric_label(metric) + times, "side": "right"}
+    if not is_difference(metric):  # the values themselves
         return {"colorscale": "Viridis", "colorbar": {"title": title, "thickness": 12}}
     sign = metric_kind(metric).sign
     scale: tuple[tuple[float, str], ...] = LESS_TO_MORE if sign == 0 else BETTER_TO_WORSE
@@ -332,7 +336,7 @@ def texts(points: Points) -> list[str]:
     """Return what the pointer shows of each row: name, number with interval, state."""
     found = []
     for _, row in points.rows.iterrows():
-        number = metric_number(points.metric, row["value"], row["low"], row["high"])
+        number = value_text(points.metric, row["value"], row["low"], row["high"])
         state = "" if row["state"] == "completed" else str(row["state"])
         told = f" ({points.measured_as})" if number and np.isfinite(row["low"]) else ""
         name = routed(str(row.get("name") or f"{row.get('start')}{ARROW}{row.get('end')}"))
@@ -343,7 +347,7 @@ def texts(points: Points) -> list[str]:
 def _short(points: Points, power: int) -> list[str]:
     """Return the numbers in a map: differences with their sign, divided by a power of ten."""
     values = points.rows["value"].to_numpy(float) / 10.0**power
-    if points.metric.startswith(("gap/", DELTA)):
+    if is_difference(points.metric):
         return style.signed(values)
     return [f"{value:.4g}" if np.isfinite(value) else "" for value in values]
 

@@ -25,9 +25,7 @@ from tread_lab.analysis.figures.over_training import caption as training_caption
 from tread_lab.analysis.figures.pareto import pareto, pareto_caption, vary_in_cost
 from tread_lab.analysis.figures.placements import best_route, panels, placements
 from tread_lab.analysis.figures.points import Points, cell_points
-from tread_lab.analysis.figures.sentences import metric_text
 from tread_lab.dashboards import charts
-from tread_lab.dashboards.answer import answer
 from tread_lab.dashboards.charts import Chart, Numbers
 from tread_lab.dashboards.panel import curve, panel, seed_values
 from tread_lab.dashboards.repetition import Repetition
@@ -42,6 +40,7 @@ from tread_lab.frames import (
     with_delta,
     without_baseline,
 )
+from tread_lab.frames.answer import answer
 from tread_lab.records.history import left_note
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
@@ -51,6 +50,7 @@ from tread_lab.records.metric_names import (
     TRAIN_LOSS,
     TRAIN_SECONDS,
     metric_kind,
+    metric_label,
 )
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import mixtures
@@ -183,7 +183,7 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
     varied = _varied(frame)
     placed = {"start", "end"} & set(varied)
     others = [axis for axis in varied if axis not in ("start", "end")]
-    named = metric_text(metric)
+    named = metric_label(metric)
     if len(placed) == 2 and not _of_value(frame, metric):
         for name, part in panels(frame):
             places = placements(part, metric)
@@ -258,7 +258,7 @@ def _training(records: SweepRecords, numbers: Numbers) -> Iterator[Chart]:
     for metric in training_metrics(records.training)[:2]:
         found = over_training(records.training, metric)
         if len(found[STEPS_AXIS].measured):
-            title = f"{metric_text(metric)} over training"
+            title = f"{metric_label(metric)} over training"
             yield Chart(
                 title,
                 charts.lines(found[STEPS_AXIS], numbers, STEPS_AXIS),
@@ -277,7 +277,7 @@ def _costs(records: SweepRecords, numbers: Numbers) -> Iterator[Chart]:
     for metric in quality_metrics(records.frame)[:1]:
         points = pareto(records.frame, metric)
         if len(points.measured) > 2:
-            title = f"{metric_text(metric)} against cost"
+            title = f"{metric_label(metric)} against cost"
             yield Chart(title, charts.front(points, numbers), pareto_caption(points))
 
 
@@ -373,5 +373,5 @@ def _left(frame: pd.DataFrame) -> list[str]:
 def _meanings(frame: pd.DataFrame) -> dict[str, str]:
     """Return the words of the sweep's metrics with their meanings."""
     metrics = [m for m in (*quality_metrics(frame)[:4], TRAIN_FLOPS) if m in frame]
-    found = {metric_text(metric): metric_kind(metric).meaning for metric in metrics}
+    found = {metric_label(metric): metric_kind(metric).meaning for metric in metrics}
     return {word: meaning for word, meaning in found.items() if meaning}

@@ -11,22 +11,27 @@ import pandas as pd
 
 from tread_lab.analysis.figures.kind import quality_metrics
 from tread_lab.analysis.figures.samples import how_drawn
-from tread_lab.analysis.figures.sentences import metric_text, routed
 from tread_lab.analysis.figures.similarity import Similarity, common_evaluation, read_similarity
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart
-from tread_lab.dashboards.tables import COSTS, typeset
+from tread_lab.dashboards.tables import COSTS
 from tread_lab.frames import (
     cells_frame,
     delta_column,
     intervals_over,
     result_texts,
+    routed,
     with_delta,
 )
-from tread_lab.frames.columns import DELTA
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry
-from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_LOSS
+from tread_lab.records.metric_names import (
+    DELTA,
+    GAP_HELDOUT,
+    HELDOUT_LOSS,
+    TRAIN_LOSS,
+    metric_label,
+)
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.fields import dotted
@@ -80,7 +85,7 @@ def panel(
 
 def numbers(frame: pd.DataFrame, number: int) -> list[list[str]]:
     """Return [metric, value, dense's value, difference, what the intervals are over] of a cell."""
-    wanted = [GAP_HELDOUT, HELDOUT_LOSS, *quality_metrics(frame), *COSTS]
+    wanted = [DELTA, GAP_HELDOUT, HELDOUT_LOSS, *quality_metrics(frame), *COSTS]
     metrics = [metric for metric in dict.fromkeys(wanted) if metric in frame]
     for metric in metrics:
         frame = with_delta(frame, metric)
@@ -99,8 +104,8 @@ def numbers(frame: pd.DataFrame, number: int) -> list[list[str]]:
         value = "" if column == metric else own
         theirs = result_texts(dense, metric)[0] if len(dense) and column != metric else ""
         over = intervals_over(cell, column)[0]
-        texts = (metric_text(metric), value, theirs, compared, over)
-        rows.append([*map(typeset, texts)])
+        texts = (metric_label(metric), value, theirs, compared, over)
+        rows.append([*map(routed, texts)])
     return rows
 
 

@@ -13,8 +13,9 @@ from tread_lab.dashboards.tables import Table, setups_table
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.fields import with_fields
+from tread_lab.specs.fields import merged
 from tread_lab.specs.labels import ROUTE_AXES
+from tread_lab.specs.run import RunSpec
 
 KEPT_EMPTY = ("baseline", "experiment")  # `null` means that there is none
 
@@ -103,7 +104,7 @@ def sweep_file(plan: StoredPlan) -> str:
     file = {
         **tree,
         "experiment": None,
-        "fixed": _lines(with_fields(plan.base.get("run", {}), tree.get("fixed") or {}, "fixed")),
+        "fixed": _lines(merged(RunSpec, plan.base.get("run", {}), tree.get("fixed") or {})),
         "evaluate": list(map(_lines, plan.evaluations_as_written)),
         "sampler_axes": None,  # every evaluation is written
     }

@@ -16,10 +16,9 @@ from optuna.visualization import (
     plot_slice,
 )
 
-from tread_lab.analysis.figures.sentences import metric_text
 from tread_lab.dashboards.charts import Chart
 from tread_lab.frames import cells_frame
-from tread_lab.records.metric_names import lower_is_better
+from tread_lab.records.metric_names import lower_is_better, metric_label
 from tread_lab.records.status import RunState
 from tread_lab.sweep.search.sampler import quiet
 
@@ -79,7 +78,7 @@ def search_charts(frame: pd.DataFrame, metric: str) -> Iterator[Chart]:
         for title, draw, fewest, caption in PICTURES:
             if measured < fewest or not axes:
                 continue
-            named = {} if draw is plot_param_importances else {"target_name": metric_text(metric)}
+            named = {} if draw is plot_param_importances else {"target_name": metric_label(metric)}
             figure = draw(study, **named)
             figure.update_layout(template="none", title=None, height=360)
             yield Chart(title, figure, caption)

@@ -6,9 +6,9 @@ import time
 from collections import Counter
 from typing import Any
 
-from tread_lab.analysis.figures.sentences import metric_text, routed
-from tread_lab.frames import ranked_cells, ranking_key, result_texts, trials_frame
+from tread_lab.frames import ranked_cells, ranking_key, result_texts, routed, trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import metric_label
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import counts_text, duration
 
@@ -34,7 +34,7 @@ def _line(lab: Lab, name: str) -> dict[str, Any]:
         cells = ranked_cells(frame, key)
         first = cells[cells["role"] == "trial"].head(1)
         number = result_texts(first, key)
-        best = f"{routed(first['cell'].iloc[0])}: {metric_text(key)} {number[0]}" if number else ""
+        best = f"{routed(first['cell'].iloc[0])}: {metric_label(key)} {number[0]}" if number else ""
     return {
         "name": name,
         "question": plan.question,

@@ -13,19 +13,19 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.kind import quality_metrics
-from tread_lab.analysis.figures.sentences import metric_text, routed
-from tread_lab.analysis.figures.style import MINUS
-from tread_lab.frames import cells_frame, disturbed, of_baseline, ranking_key, result_texts
+from tread_lab.frames import cells_frame, disturbed, of_baseline, ranking_key, result_texts, routed
 from tread_lab.frames.ranking_table import formatted, ranking
 from tread_lab.records.attempts import SENTENCES
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     IMAGES_PER_S,
     MFU,
+    MINUS,
     PEAK_MEMORY,
     STEP_SECONDS,
     TRAIN_FLOPS,
     TRAIN_SECONDS,
+    metric_label,
 )
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
@@ -65,7 +65,7 @@ class Table:
 
 def table(texts: pd.DataFrame, cells: Sequence[int | None] = ()) -> Table:
     """Return a frame of texts as a table; a column of numbers is sorted by what its texts say."""
-    rows = [[typeset(str(text)) for text in row] for row in texts.to_numpy().tolist()]
+    rows = [[routed(str(text)) for text in row] for row in texts.to_numpy().tolist()]
     columns = [[row[k] for row in rows] for k in range(len(texts.columns))]
     numeric = [all(re.match(r"[+\u2212]?\d|$", text) for text in column) for column in columns]
     sort = [[_number(text) if n else None for text, n in zip(row, numeric)] for row in rows]
@@ -117,11 +117,11 @@ def cost_table(frame: pd.DataFrame) -> Table | None:
     texts = pd.DataFrame({"cell": cells["cell"].map(routed), "steps": lengths})
     for metric in COSTS:
         if metric in cells and cells[metric].notna().any():
-            texts[metric_text(metric)] = result_texts(cells, metric)
+            texts[metric_label(metric)] = result_texts(cells, metric)
         if metric == TRAIN_FLOPS:
             for head, column in (("FLOPs", "flops"), ("measured", "time")):
                 texts[f"speed-up, {head}"] = cells[f"speed/{column}"].map(_times)
-    for head, flags in (("speed-up, measured", "steps"), (metric_text(TRAIN_SECONDS), "hours")):
+    for head, flags in (("speed-up, measured", "steps"), (metric_label(TRAIN_SECONDS), "hours")):
         if head in texts:
             busy = (cells[f"disturbed/{flags}"] > 0) & (texts[head] != "")
             texts[head] += np.where(busy, " (disturbed)", "")
@@ -160,11 +160,6 @@ def setups_table(lab: Lab, runs: Iterable[str]) -> Table | None:
     heads = ["runs", "commit of tread-lab", "Python", "device", "packages"]
     rows = [(count, *setup) for setup, count in counts.most_common()]
     return table(pd.DataFrame(rows, columns=heads)) if rows else None
-
-
-def typeset(text: str) -> str:
-    """Return a text with real arrows and minus signs."""
-    return routed(re.sub(r"(?<![\w.])-(?=\d)", MINUS, text))
 
 
 def first_metric(frame: pd.DataFrame) -> str:

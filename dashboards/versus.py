@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.points import Points
-from tread_lab.analysis.figures.sentences import metric_text, routed
 from tread_lab.compare.intervals import t_interval
 from tread_lab.dashboards.charts import Chart, dots
 from tread_lab.dashboards.contents import HERE, render
 from tread_lab.dashboards.tables import table
-from tread_lab.frames import metric_number, ranking_key, trials_frame
+from tread_lab.frames import ranking_key, routed, trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import metric_label, value_text
 from tread_lab.specs.errors import UserError
 
 
@@ -63,7 +63,7 @@ def versus_file(lab: Lab, first: str, second: str) -> str:
     metric, rows = versus(lab, first, second)
     column = metric if metric.startswith("gap/") else f"delta/{metric}"
     shown = Points(column, rows, "95% over seeds")
-    numbers = [metric_number(column, *row) for row in rows[["value", "low", "high"]].to_numpy()]
+    numbers = [value_text(column, *row) for row in rows[["value", "low", "high"]].to_numpy()]
     texts = pd.DataFrame(
         {
             "cell": rows["name"].map(routed),
@@ -74,7 +74,7 @@ def versus_file(lab: Lab, first: str, second: str) -> str:
     )
     values: dict[str, Any] = {
         "title": f"{second} against {first}",
-        "chart": Chart(f"{metric_text(metric)}: {second} minus {first}", dots(shown, {})),
+        "chart": Chart(f"{metric_label(metric)}: {second} minus {first}", dots(shown, {})),
         "table": table(texts),
     }
     files = {

@@ -97,6 +97,7 @@ def metered_frame() -> pd.DataFrame:
         "gap/heldout": gap, "gap/heldout:low": low, "gap/heldout:high": high,
         "gap/heldout:n": [float("nan"), *[32.0] * 5],
         "cost/train_seconds": [3600 * h for h in hours],
+        "cost/device_hours": hours,
     })  # fmt: skip
     frame.attrs |= {"axes": ["start", "end"], "foreign": []}
     return frame

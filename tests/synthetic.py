@@ -140,7 +140,7 @@ def write_sweep(root: Path, sweep: Synthetic) -> Lab:
                     later.append({**trial, "baseline": dense[seed]["run"]})
     trials += later
     plan = {
-        "format": 1,
+        "format": 2,
         "name": sweep.name,
         "question": "Where should a route start and end?",
         "sources": {},

@@ -119,7 +119,7 @@ def test_a_plan_cannot_point_outside(lab: Lab) -> None:
     folder = lab.sweep("bent")
     folder.path.mkdir(parents=True)
     trial = {"role": "trial", "cell": {}, "seed": 0, "spec": {}, "run": "../../x", "baseline": None}
-    plan = {"format": 1, "name": "bent", "question": "", "experiment": "tiny", "sources": {}}
+    plan = {"format": 2, "name": "bent", "question": "", "experiment": "tiny", "sources": {}}
     folder.plan_path.write_text(json.dumps({**plan, "evaluate": [], "trials": [trial]}))
     with pytest.raises(UserError, match="is not a name"):
         trials_frame(lab, "bent")

@@ -28,7 +28,11 @@ _HINTS = {
     **dict.fromkeys(("--resume", "--restore", "--continue"), "the same command, which continues"),
     **dict.fromkeys(("--dry-run", "--dryrun", "--cfg"), "--plan"),
     **dict.fromkeys(("--count", "--n-trials", "--num-samples"), "search.trials=20"),
-    **{"--seed": "seeds=[0,1]", "--epochs": "train.steps=400000", "--steps": "train.steps=400000"},
+    **dict.fromkeys(
+        ("--epochs", "--steps", "--max_steps", "--num_train_epochs"), "train.steps=400000"
+    ),
+    **dict.fromkeys(("--fp16", "--bf16", "--amp", "--mixed_precision"), "precision=bf16"),
+    "--seed": "seeds=[0,1]",
 }
 _NAME = "command name"  # no option has a space in its name
 

@@ -13,10 +13,17 @@ import pandas as pd
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
 from tread_lab.analysis.figures.points import NUMBERS, Points, bare_rows, cell_points
-from tread_lab.analysis.figures.sentences import metric_text, routed, span
 from tread_lab.analysis.tables import published
-from tread_lab.frames import STEP, cells_frame, delta_column, require_metric, with_delta
-from tread_lab.records.metric_names import GAP_HELDOUT
+from tread_lab.frames import (
+    STEP,
+    cells_frame,
+    delta_column,
+    interval_text,
+    require_metric,
+    routed,
+    with_delta,
+)
+from tread_lab.records.metric_names import GAP_HELDOUT, metric_label
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.labels import without_axis
 from tread_lab.specs.lengths import SPEND, STEPS
@@ -149,10 +156,10 @@ def rates_caption(found: Curves) -> str:
     if best is None:
         return "No rate has a number yet."
     if best["x"] == 0:
-        return f"No rate has a better mean than dense training ({metric_text(found.metric)})."
-    interval = span(found.metric, best["value"], best["low"], best["high"], found.measured_as)
+        return f"No rate has a better mean than dense training ({metric_label(found.metric)})."
+    interval = interval_text(found.metric, *best[NUMBERS], over=found.measured_as)
     name = routed(best["curve"])
-    return f"Best is s = {best['x']:g} on {name}: {metric_text(found.metric)} {interval}."
+    return f"Best is s = {best['x']:g} on {name}: {metric_label(found.metric)} {interval}."
 
 
 @figure_kind(compares=True)

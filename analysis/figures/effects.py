@@ -9,15 +9,19 @@ import pandas as pd
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, sample_metrics
-from tread_lab.analysis.figures.placements import other_axes
 from tread_lab.analysis.figures.points import NUMBERS, cell_points
-from tread_lab.analysis.figures.sentences import metric_text, result, routed
 from tread_lab.compare.intervals import t_interval
-from tread_lab.frames import cells_frame, delta_column, of_baseline, require_metric, with_delta
+from tread_lab.frames import (
+    cells_frame,
+    delta_column,
+    of_baseline,
+    other_axes,
+    require_metric,
+    routed,
+    with_delta,
+)
+from tread_lab.records.metric_names import MINUS, metric_label, value_text
 from tread_lab.specs.labels import without_axis
-
-# An axis, what is subtracted from what, mean, low and high of its interval, seeds.
-Effect = tuple[str, str, float, float, float, int]
 
 # What a difference is of -> what the caption calls the largest one.
 KINDS = {"axis": "{axis}", "route": "a route", "interaction": "the one on the other"}
@@ -62,7 +66,7 @@ def two_ways(frame: pd.DataFrame, metric: str) -> pd.DataFrame | None:
         routed(str(setting)): rows.droplevel("setting").unstack("seed")
         for setting, rows in gains.groupby("setting", sort=False)
     }
-    minus = f" {style.MINUS} "
+    minus = f" {MINUS} "
     axes = [("axis", f"{at}{minus}{first}, dense", gap) for at, first, gap in _to_first(dense)]
     routes = [
         ("route", f"{name}{minus}dense, {at}", gain.loc[at])
@@ -83,33 +87,6 @@ def two_ways(frame: pd.DataFrame, metric: str) -> pd.DataFrame | None:
     return pd.DataFrame(found, columns=columns) if found else None
 
 
-def axis_effects(frame: pd.DataFrame, metric: str) -> list[Effect]:
-    """Return what each axis beside the route does to a metric, averaged over all other settings.
-
-    A row is (axis, `bf16 minus fp32`, mean, low and high of its 95% interval over seeds, seeds). In
-    each seed the values of trials that differ in the axis alone are paired, and averaged.
-
-    Raises:
-        UserError: no such metric.
-    """
-    require_metric(frame, metric)
-    trials = frame[(frame["role"] == "trial") & frame[metric].notna()]
-    found: list[Effect] = []
-    for axis in (axis for axis in other_axes(frame) if trials[axis].nunique() > 1):
-        setting = trials["cell"].map(lambda cell, axis=axis: without_axis(cell, axis))
-        rows = trials.assign(setting=setting, at=trials[axis].map(str))
-        wide = rows.pivot_table(index=["seed", "setting"], columns="at", values=metric, sort=False)
-        first, *others = wide.columns
-        for other in others:
-            of_seeds = (wide[other] - wide[first]).dropna().groupby("seed").mean().to_numpy(float)
-            if len(of_seeds):
-                ends = t_interval(of_seeds) if len(of_seeds) > 1 else (of_seeds[0], np.nan, np.nan)
-                name = f"{other} minus {first}"
-                mean, low, high = map(float, ends)
-                found.append((axis, name, mean, low, high, len(of_seeds)))
-    return found
-
-
 def _to_first(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.Series[float]]]:
     """Yield each row after the first: its name, the first's, and the difference of the two."""
     first = rows.index[0]
@@ -121,13 +98,13 @@ def caption(ways: pd.DataFrame, metric: str) -> str:
     axis, seeds = ways["axis"].iloc[0], sorted({ways["seeds"].min(), ways["seeds"].max()})
     over = "-".join(map(str, seeds))
     parts = [
-        f"Differences of {metric_text(metric)}, paired by seed, with 95% intervals over {over}"
+        f"Differences of {metric_label(metric)}, paired by seed, with 95% intervals over {over}"
         f" seeds: of {axis} between dense runs, of a route at each {axis}, and of the latter among"
         " each other; a dot is hollow where the interval holds zero."
     ]
     for kind, rows in ways.groupby("kind", sort=False):
         largest = rows.iloc[int(rows["value"].abs().argmax())]
-        size = result(delta_column(metric), largest["value"], largest["low"], largest["high"])
+        size = value_text(delta_column(metric), largest["value"], largest["low"], largest["high"])
         of = KINDS[str(kind)].format(axis=axis)
         parts.append(f"Largest effect of {of}: {size} ({largest['name']}).")
     return " ".join(parts)

@@ -17,10 +17,10 @@ from tread_lab.analysis.figures.placements import (
     commonest,
     placements,
     rank_correlation,
+    trend,
 )
 from tread_lab.analysis.figures.points import NUMBERS, Array, Points
-from tread_lab.analysis.figures.sentences import number, routed, trend
-from tread_lab.frames import NO_RESULT
+from tread_lab.frames import NO_RESULT, number, routed
 from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS, lower_is_better
 
 FAMILIES = (style.GREEN, style.PINK, style.GREY)

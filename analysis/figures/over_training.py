@@ -11,15 +11,15 @@ import pandas as pd
 from tread_lab.analysis.figures.curves import Curves, curves, draw_curves
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, quality_metrics
 from tread_lab.analysis.figures.points import NUMBERS
-from tread_lab.analysis.figures.sentences import joined, result, routed
 from tread_lab.analysis.figures.style import COLUMN, PAGE, Axes, figure, legend_height
-from tread_lab.frames import STEP, disturbed
+from tread_lab.frames import STEP, disturbed, joined, routed
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
     GAP_HELDOUT,
     TRAIN_IMAGES,
     TRAIN_SECONDS,
     metric_kind,
+    value_text,
 )
 from tread_lab.specs.lengths import SPEND, STEPS
 from tread_lab.specs.units import quantity
@@ -87,7 +87,7 @@ def caption(panels: Mapping[str, Curves]) -> str:
     hours = panels[HOURS_AXIS].rows["x"] if HOURS_AXIS in panels else pd.Series(dtype=float)
     sentences = []
     for k, end in by_step.measured.drop_duplicates("curve", keep="last").iterrows():
-        value, spent = result(by_step.metric, *end[NUMBERS]), hours.get(k, np.nan)
+        value, spent = value_text(by_step.metric, *end[NUMBERS]), hours.get(k, np.nan)
         price = f" ({quantity(spent, metric_kind(DEVICE_HOURS).unit)})"
         at = f"{value} at {end['x']:.0f} steps{price if np.isfinite(spent) else ''}"
         sentences.append(f"{routed(end['curve'])} {at}")

@@ -23,8 +23,17 @@ from tread_lab.analysis.figures.kind import (
     sample_metrics,
 )
 from tread_lab.analysis.figures.points import NUMBERS, Points, cell_points
-from tread_lab.analysis.figures.sentences import listed, routed
-from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame, require_metric, with_metrics
+from tread_lab.frames import (
+    COUNT,
+    HIGH,
+    LOW,
+    UNIT,
+    cells_frame,
+    listed,
+    require_metric,
+    routed,
+    with_metrics,
+)
 from tread_lab.frames.ranking_table import training_price
 from tread_lab.records.metric_names import (
     FAMILY_FLOPS,

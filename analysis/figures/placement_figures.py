@@ -20,10 +20,11 @@ from tread_lab.analysis.figures.placements import (
     published_placements,
     rank_correlation,
     routes,
+    trend,
 )
 from tread_lab.analysis.figures.points import Points
-from tread_lab.analysis.figures.sentences import number, trend
 from tread_lab.analysis.tables import published
+from tread_lab.frames import number
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     GAP_TRAIN,

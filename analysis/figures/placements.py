@@ -9,16 +9,24 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.points import Array, Points, bare_rows, cell_points
-from tread_lab.analysis.figures.sentences import ARROW, metric_text, outcomes, outcomes_text, span
+from tread_lab.analysis.figures.points import NUMBERS, Array, Points, bare_rows, cell_points
 from tread_lab.analysis.tables import published
-from tread_lab.frames import cells_frame, delta_column, require_metric, with_delta
-from tread_lab.records.metric_names import metric_kind
+from tread_lab.frames import (
+    ARROW,
+    cells_frame,
+    delta_column,
+    interval_text,
+    other_axes,
+    outcomes,
+    outcomes_text,
+    require_metric,
+    with_delta,
+)
+from tread_lab.records.metric_names import metric_kind, metric_label
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import value_text
 
 FEWEST = 5  # points; the order of fewer agrees by chance too often for a p or a claim
-PLACE_AXES = ("start", "end", "route", "routes")
 
 
 def placements(frame: pd.DataFrame, metric: str) -> Points:
@@ -62,7 +70,7 @@ def routes(places: Points) -> list[tuple[int, int]]:
 
 def best_route(places: Points) -> str:
     """Return the best route and how many routes can be distinguished from the baseline."""
-    metric, rows = metric_text(places.metric), places.rows
+    metric, rows = metric_label(places.metric), places.rows
     if places.measured.empty:
         return "No route has a number yet."
     if places.best is None:
@@ -70,7 +78,7 @@ def best_route(places: Points) -> str:
     best = rows.loc[places.best]
     counts = outcomes(rows["low"], rows["high"], metric_kind(places.metric).sign)
     called = "Least harmful" if [*counts] == ["worse"] else "Best"
-    interval = span(places.metric, best["value"], best["low"], best["high"], places.measured_as)
+    interval = interval_text(places.metric, *best[NUMBERS], over=places.measured_as)
     first = f"{called} is {best['start']}{ARROW}{best['end']}: {metric} {interval}."
     if not counts:
         return f"{first} No intervals: one seed, and this metric is not paired image by image."
@@ -80,9 +88,8 @@ def best_route(places: Points) -> str:
 def control_texts(points: Points) -> Iterator[str]:
     """Yield what each control reaches without a route."""
     for _, row in points.measured.iterrows():
-        ends = row["low"], row["high"]
-        interval = span(points.metric, row["value"], *ends, points.measured_as)
-        yield f"The {row['name']}, dense: {metric_text(points.metric)} {interval}."
+        interval = interval_text(points.metric, *row[NUMBERS], over=points.measured_as)
+        yield f"The {row['name']}, dense: {metric_label(points.metric)} {interval}."
 
 
 def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -103,11 +110,6 @@ def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
         rows |= frame["baseline"].isin(part["baseline"]) & (frame["role"] == "control")
         parts.append((name, frame[rows | frame.index.isin(part.index)]))
     return parts
-
-
-def other_axes(frame: pd.DataFrame) -> list[str]:
-    """Return the axes of the sweep that are not the route's."""
-    return [axis for axis in frame.attrs.get("axes", ()) if axis not in PLACE_AXES]
 
 
 def commonest(values: pd.Series[int]) -> int:
@@ -139,3 +141,19 @@ def chance_of_order(x: Array, y: Array) -> float:
     centred, other = (rankdata(values) - (len(x) + 1) / 2 for values in (x, y))
     agreement = np.abs(np.array([*itertools.permutations(centred)]) @ other)  # the first is theirs
     return float((agreement > agreement[0] - 1e-9).mean())
+
+
+def trend(
+    correlation: float,
+    chance: float,
+    positive: str,
+    negative: str = "the opposite of the paper's trend",
+) -> str:
+    """Return what a rank correlation shows; nothing from -0.5 to 0.5, or where p is 0.05 or more.
+
+    Args:
+        chance: its p, NaN where too few points have one.
+    """
+    if not chance < 0.05 or abs(correlation) <= 0.5:
+        return "no clear trend"
+    return positive if correlation > 0 else negative

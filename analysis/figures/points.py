@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tread_lab.frames import HIGH, LOW, NO_RESULT, intervals_over, is_metric
+from tread_lab.frames import HIGH, LOW, NO_RESULT, is_metric, measured_as
 from tread_lab.records.metric_names import metric_kind
 from tread_lab.records.status import RunState
 
@@ -67,12 +67,3 @@ def cell_points(cells: pd.DataFrame, metric: str) -> Points:
 def bare_rows(**columns: Any) -> pd.DataFrame:
     """Return rows of points without intervals, such as published ones; all have a number."""
     return pd.DataFrame({"low": np.nan, "high": np.nan, "state": "completed", **columns})
-
-
-def measured_as(cells: pd.DataFrame, metric: str) -> str:
-    """Return what the intervals of these rows of `cells_frame` are over: `95% over 3 seeds`.
-
-    The text is empty where there are no intervals.
-    """
-    over = sorted(set(intervals_over(cells, metric)) - {""})
-    return f"95% over {' or '.join(over)}" if over else ""

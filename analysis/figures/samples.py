@@ -16,9 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind
-from tread_lab.analysis.figures.sentences import routed
 from tread_lab.analysis.figures.style import PAGE, STATE_LOOKS, Axes, arrow, figure
-from tread_lab.frames import best_first, cells_frame, ranking_key
+from tread_lab.frames import best_first, cells_frame, ranking_key, routed
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.guidance import beyond_weight

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind
-from tread_lab.analysis.figures.sentences import ARROW, number
-from tread_lab.frames import ranked_cells, ranking_key
+from tread_lab.frames import ARROW, number, ranked_cells, ranking_key
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from matplotlib.ticker import ScalarFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from tread_lab.records.durable import replacing
-from tread_lab.records.metric_names import metric_kind
+from tread_lab.records.metric_names import MINUS, metric_kind, metric_label
 from tread_lab.records.status import RunState
 
 __all__ = [
@@ -40,7 +39,6 @@ __all__ = [
     "ScalarMappable",
 ]
 
-MINUS = "\N{MINUS SIGN}"
 COLUMN, PAGE = 3.3, 6.9  # widths of a printed column and page, inches
 
 # The palettes of Okabe and Ito and of Tol, told apart by every kind of colour vision.
@@ -54,6 +52,7 @@ CYCLE = (GREEN, PINK, INDIGO, OLIVE, WINE, TEAL)
 # Where a legend of many entries stands: beside the axes.
 BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "labelspacing": 0.25}
 WIDEST = 44  # characters in a line of a cell's name
+LONGEST = 20  # characters in a line of an axis
 MANY = 8  # entries that a legend has room for inside the axes
 
 PURPLE = "#762A83"
@@ -271,20 +270,9 @@ def halo(text: Any) -> None:
 
 
 def label(metric: str) -> str:
-    """Return what an axis calls a metric column."""
-    if metric.startswith("delta/"):
-        return f"Δ {label(metric.removeprefix('delta/'))}"
-    metric, _, told = metric.partition(" ")
-    if told:
-        return f"{label(metric)}, {told}"
-    known = metric_kind(metric).label
-    stem = re.split(r"[\[@]", metric, maxsplit=1)[0]
-    if known and stem == metric:
-        return known
-    name, at, rest = metric.partition("@")
-    name = known + name[len(stem) :] if known else name
-    long = len(name) + len(rest) > 20
-    return f"{name}\n@{rest}" if at and long else name + at + rest
+    """Return `metric_label` as an axis has it: a long one in two lines."""
+    text = metric_label(metric)
+    return text.replace("@", "\n@", 1) if len(text) > LONGEST else text
 
 
 def _largest(values: ArrayLike) -> float:

@@ -14,10 +14,9 @@ from tread_lab.analysis.figures.curves import Curves, curve_looks, curves
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
 from tread_lab.analysis.figures.over_training import training_axis, training_metrics
 from tread_lab.analysis.figures.points import bare_rows
-from tread_lab.analysis.figures.sentences import number, routed
 from tread_lab.analysis.tables import published
 from tread_lab.compare.intervals import t_interval
-from tread_lab.frames import STEP
+from tread_lab.frames import STEP, number, routed
 from tread_lab.records.metric_names import TRAIN_FLOPS, lower_is_better, metric_kind
 from tread_lab.specs.units import quantity
 

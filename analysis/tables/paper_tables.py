@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from tread_lab.analysis.figures.style import MINUS
 from tread_lab.analysis.tables import published
 from tread_lab.cost.training import Cost, cost
 from tread_lab.frames import delta_column, ranking_caption, require_metric, with_delta
 from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
+from tread_lab.records.metric_names import MINUS
 from tread_lab.specs.decode import decode
 from tread_lab.specs.model import SIZES
 from tread_lab.specs.run import RunSpec
@@ -166,7 +165,7 @@ def to_latex(texts: pd.DataFrame) -> str:
     latex = lines.to_latex(index=False, escape=True)
     for mark, formula in {"->": r"$\to$", MINUS: "$-$", "\N{PLUS-MINUS SIGN}": r"$\pm$"}.items():
         latex = latex.replace(mark, formula)
-    return re.sub(r"(?<![\w.])-(?=\d)", "$-$", latex)
+    return latex
 
 
 if __name__ == "__main__":

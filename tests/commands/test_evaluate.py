@@ -23,8 +23,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import DataSpec, UserError, decode, encode
 from tread_lab.specs.errors import Unavailable
-from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import EvaluationDefaults, HeldoutSpec, SamplerSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -120,7 +119,7 @@ def test_the_label_of_a_weak_branch_follows_from_the_guidance_as_it_is_asked_for
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["fd@1k", "steps=9"], "'steps=9': fields of the sampler alone can be set, e.g."),
+        (["fd@1k", "steps=9"], "steps=9: must be of the sampler. Try sampler.steps=40"),
         (["sampler.steps=9"], "name what to measure with this sampler: fd@1k sampler.steps=40"),
         (["fd@1k", "sampler.steps=[9"], r"^'sampler.steps=\[9' line 2: not valid YAML"),
         (["{heldout_loss: {image: 9}}"], "unknown key 'image', did you mean 'images'"),
@@ -185,7 +184,7 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
         3, (run, "heldout_loss", None, "cpu", cache), (run, "heldout_loss", 10, "cpu", cache)
     ]  # fmt: skip
     assert capsys.readouterr().out.splitlines() == [
-        f"{run} heldout_loss: heldout/loss 0.25", f"{run} heldout_loss at 10: heldout/loss 0.25"
+        f"{run} heldout_loss: heldout/loss 0.2500", f"{run} heldout_loss at 10: heldout/loss 0.2500"
     ]  # fmt: skip
     assert evaluate_with(run[:6], *named, **how, as_json=True) == 0
     row = {"run": run, "evaluation": "heldout_loss"}

@@ -14,9 +14,9 @@ from tread_lab.dashboards.panel import curve, differences
 from tread_lab.dashboards.search import search_charts, study_of
 from tread_lab.dashboards.sweeps import sweep_lines
 from tread_lab.dashboards.versus import versus, versus_file
-from tread_lab.frames import metric_number, ranking_key, trials_frame
+from tread_lab.frames import ranking_key, trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import GAP_HELDOUT
+from tread_lab.records.metric_names import GAP_HELDOUT, value_text
 from tread_lab.specs import UserError
 
 
@@ -51,8 +51,8 @@ def test_ranking_has_the_numbers_of_the_frame(paper_lab: Lab) -> None:
     gap = ranking.heads.index("gap")
     best = next(row for row in ranking.rows if "2→8" in row[1])
     row = frame.loc["2->8 s=0.5"]
-    own = metric_number(GAP_HELDOUT, *(row[GAP_HELDOUT + end] for end in ("", ":low", ":high")))
-    assert best[gap] == own.replace("-", "\N{MINUS SIGN}")
+    own = value_text(GAP_HELDOUT, *(row[GAP_HELDOUT + end] for end in ("", ":low", ":high")))
+    assert best[gap] == own
 
 
 def test_failures_name_reason_and_remedy(paper_lab: Lab) -> None:

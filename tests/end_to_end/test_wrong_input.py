@@ -2,145 +2,153 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 from tread_lab.cli import main
 
-SWEEP = """experiment: tiny
-axes: {route: {start: 0..2, end: 5}}
-"""
-PLAN = json.dumps({"format": 1, "name": "x", "trials": []})
+PLAN = "--plan --device cpu"
+ROUTES = "experiment: tiny\naxes: {route: {start: 0..2, end: 5}}\n"
+RATE = "experiment: tiny\naxes: {rate: [0.5]}\n"
+EARLY, RANGES = "stop_early: ", "must be values or a range. Try [1e-3, 3e-3] or 1e-4..1e-2 log."
 
-# name -> (files to write, arguments, what the line must say)
-CASES: dict[str, tuple[dict[str, str], str, str]] = {
-    "misspelt key": ({}, "train tiny trian.steps=3", "did you mean 'train'"),
-    "misspelt nested key": ({}, "train tiny train.step=3", "train: unknown key 'step'"),
-    "unknown experiment": ({}, "train tinny", "did you mean 'tiny'"),
-    "route outside the depth": ({}, "train tiny --route 2->12", "within blocks 0..11"),
-    "route backwards": ({}, "train tiny --route 8->2", "must start before its end"),
-    "routes overlap": ({}, "train tiny --route 2->6 --route 5->8", "must start after block 6"),
-    "not a route": ({}, "train tiny --route 2-8", "must be a route"),
-    "rate of one": ({}, "train tiny --route 2->8 --rate 1.0", "outside [0, 1)"),
-    "rate without a route": ({}, "train tiny --rate 0.5", "there is no route"),
-    "negative steps": ({}, "train tiny train.steps=-5", "train.steps: must be at least 0"),
-    "text for a number": ({}, "train tiny train.lr=fast", "train.lr: must be a number"),
-    "infinite number": ({}, "train tiny train.lr=.inf", "finite"),
-    "patch that does not divide": ({}, "train tiny model.patch=3", "must divide data.size"),
-    "unknown precision": ({}, "train tiny precision=fp8", "must be one of fp32"),
-    "not an override": ({}, "train tiny steps", "must be key=value"),
-    "no such device": ({}, "train tiny --device gpu", "must be cpu, cuda"),
-    "no data": ({}, "train s2_imagenet256", "data.path"),
-    "data elsewhere": ({}, "train s2_imagenet256 data.path=nowhere", "nowhere"),
-    "more cores than there are": (
-        {},
-        "sweep route_placement --cpus 9999",
-        "--cpus: must be at most",
+
+def axis(values: str) -> str:
+    return f"experiment: tiny\naxes: {{train.lr: {values}}}\n"
+
+
+# command, what each line says (`|` between lines), text of s.yaml
+OWN: list[tuple[str, ...]] = [
+    ("train tiny trian.steps=3", "trian.steps=3: unknown key 'trian.steps'. Try train.steps=3"),
+    ("train tiny train.step=3", "train.step: no such field, did you mean 'train.steps'?"),
+    ("train tinny", "no experiment 'tinny' here or in experiments/, did you mean 'tiny'?"),
+    ("train tiny --route '2->12'", "routes[0]: must be within blocks 0..11 of the network, got 2"),
+    ("train tiny --route '8->2'", "routes[0]: must start before its end, got 8->2. Try 2->8."),
+    ("train tiny --route '2->6' --route '5->8'", "routes[1]: must start after block 6"),
+    ("train tiny --route 2-8", "routes[0]: must be a route, got '2-8'. Try '2->8'."),
+    ("train tiny --route '2->8' --rate 1.0", "--rate: 1 is outside [0, 1)"),
+    ("train tiny --rate 0.5", '--rate: there is no route; add --route "2->B-4"'),
+    ("train tiny train.steps=-5", "train.steps: must be at least 0, got -5"),
+    ("train tiny train.lr=fast", "train.lr: must be a number, got 'fast'"),
+    ("train tiny train.lr=.inf", "train.lr: must be a finite number, got inf"),
+    ("train tiny train=fast", "train: must be a mapping, got 'fast'. Try {steps: 400000}."),
+    ("train tiny model.patch=3", "model.patch: must divide data.size (16), got 3"),
+    ("train tiny precision=fp8", "precision: must be one of fp32, tf32, bf16, fp16, got 'fp8'"),
+    ("train tiny steps", "'steps': must be key=value"),
+    ("train tiny --device gpu", "--device: must be cpu, cuda or cuda:N, got gpu. Try --device cpu"),
+    ("train tiny sampler.steps=1e8", "sampler.steps: must be in [1, 10000], got 100000000"),
+    ("train s2_imagenet256", "data.path"),
+    ("sweep route_placment.yaml", "did you mean 'route_placement'?"),
+    (f"sweep s.yaml {PLAN}", "s.yaml line 2: not valid YAML", "experiment: [tiny\nseeds: 3"),
+    (f"sweep s.yaml {PLAN}", "s.yaml: expected `key: value` lines", "3"),
+    (f"sweep s.yaml {PLAN}", "line 3: not valid YAML: found duplicate key", "seeds: 0\nseeds: 1"),
+    (f"sweep s.yaml {PLAN}", "s.yaml: unknown key 'seed', did you mean", ROUTES + "seed: [0]"),
+    (
+        f"sweep s.yaml {PLAN}",
+        "s.yaml: seeds: must be distinct and at least one, got [0, 0]. Try 0..2.",
+        ROUTES + "seeds: [0, 0]",
     ),
-    "no GPU": (
-        {},
-        "sweep route_placement --gpus 1",
-        "--gpus: must be at most 0 on this machine, got 1",
+    (f"sweep s.yaml {PLAN}", "axes.route.start: the range '3..1'", ROUTES.replace("0..2", "3..1")),
+    (f"sweep s.yaml {PLAN}", "axes at start=6, end=5: ro", ROUTES.replace("0..2", "0..9")),
+    (f"sweep s.yaml {PLAN}", "axes.route: must be a route, got '2-8'", "axes: {route: [2-8]}"),
+    (f"sweep s.yaml {PLAN}", "unknown name 'strat', did you mean 'st", ROUTES + "where: strat > 1"),
+    (f"sweep s.yaml {PLAN}", "not allowed here", ROUTES + "where: __import__('os')"),
+    (f"sweep s.yaml {PLAN}", "where: no cell of the axes is left", ROUTES + "where: start > 9"),
+    (f"sweep s.yaml {PLAN}", "axes.spend: requires `match`. Try match: tr", "axes: {spend: [1]}"),
+    (
+        f"sweep s.yaml {PLAN}",
+        "s.yaml: unknown key 'seds'|precision: must be one|train.epochs: no such field, did you"
+        " mean 'train.steps'|axes.trian.lr: no such field, did you mean 'train.lr'",
+        "axes: {trian.lr: [1]}\nfixed: {train: {epochs: 3}, precision: fp8}\nseds: 1",
     ),
-    "several GPUs a run": (
-        {},
-        "sweep route_placement --gpus 2",
-        "--gpus: must be at most 0 on this",
-    ),
-    "a GPU and a half": ({}, "sweep route_placement --gpus 1.5", "--gpus: must be a whole number"),
-    "time below zero": ({}, "sweep route_placement --hang-timeout -5", "number of at least 0"),
-    "a sampler that nothing uses": (
-        {},
-        "train tiny evaluate=[heldout_loss] sampler.steps=1e8",
-        "sampler.steps: must be in [1, 10000], got 100000000",
-    ),
-    "no threads": ({}, "train tiny --threads 0", "not positive"),
-    "objective that nothing measures": (
-        {},
-        "sweep placement_search search.objectives=[heldot/loss]",
-        "did you mean 'heldout/loss'",
-    ),
-    "missing sweep file": ({}, "sweep route_placment.yaml", "did you mean 'route_placement'"),
-    "bad YAML": ({"s.yaml": "experiment: [tiny\nseeds: 3"}, "sweep s.yaml", "not valid YAML"),
-    "empty file": ({"s.yaml": ""}, "sweep s.yaml", "s.yaml"),
-    "a list": ({"s.yaml": "- 1\n- 2"}, "sweep s.yaml", "key: value"),
-    "duplicate key": ({"s.yaml": "seeds: [0]\nseeds: [1]"}, "sweep s.yaml", "duplicate key"),
-    "unknown sweep key": ({"s.yaml": SWEEP + "seed: [0]"}, "sweep s.yaml", "did you mean 'seeds'"),
-    "equal seeds": ({"s.yaml": SWEEP + "seeds: [0, 0]"}, "sweep s.yaml", "must be distinct"),
-    "unknown axis": ({"s.yaml": "experiment: tiny\naxes: {lr: [1]}"}, "sweep s.yaml", "'train.lr'"),
-    "empty range": ({"s.yaml": SWEEP.replace("0..2", "3..1")}, "sweep s.yaml", "range '3..1'"),
-    "misspelt name in where": ({"s.yaml": SWEEP + "where: strat > 1"}, "sweep s.yaml", "'start'"),
-    "code in where": (
-        {"s.yaml": SWEEP + "where: __import__('os')"},
+    ("sweep route_placement evaluate=[fid10k] --plan", "unknown evaluation 'fid10k', did you mean"),
+    ("sweep route_placement evaluate=[fidd@10k] --plan", "unknown metric 'fidd', did you mean 'fi"),
+    ("sweep placement_search search.objectives=[heldot/loss]", "did you mean 'heldout/loss'?"),
+    ("sweep route_placement --name ../x", "is not a name"),
+    ("sweep route_placement --cpus 9999", "--cpus: must be at most"),
+    ("sweep route_placement --gpus 1.5", "--gpus: must be a whole number"),
+    ("cost --model DiT-Z/2", "unknown model 'DiT-Z/2', did you mean 'DiT-S/2'?"),
+    ("figures placement", "lab does not exist"),
+    ("data stats . --source shard", "did you mean 'shards'?"),
+]
+HABITS: list[tuple[str, ...]] = [
+    # Hydra
+    ("sweep tiny -m train.lr=1e-3,3e-3", "-m: unknown argument. Try commas, which make an axis"),
+    ("sweep tiny --multirun", "--multirun: unknown argument. Try commas, which make an axis"),
+    ("sweep tiny +train.lr=1e-3", "+train.lr=1e-3: must be without +. Try train.lr=1e-3."),
+    ("sweep tiny ++seed=1", "++seed=1: must be without +. Try seed=1."),
+    ("sweep tiny ~train.clip", "~train.clip: must be without ~. Try train.clip=null."),
+    ("sweep tiny --config-name x", "--config-name: unknown argument. Try the file alone"),
+    ("sweep tiny hydra.run.dir=x", "hydra.run.dir=x: unknown key 'hydra.run.dir'. Try --root F"),
+    ("sweep tiny 'train.lr=interval(1e-4,1e-2)'", "Try 'axes.train.lr=1e-4..1e-2 log'"),
+    ("sweep tiny train.lr=1e-3:1e-2", "got '1e-3:1e-2'. Try 'axes.train.lr=1e-3..1e-2 log'"),
+    ("train tiny train.lr=1e-3,3e-3", "must be one value, got 2. Try tread-lab sweep tiny train"),
+    # W&B
+    (
         "sweep s.yaml",
-        "not allowed here",
+        "'experiment'|unknown key 'method', did you mean 'search'|unknown key 'metric', did you"
+        " mean 'search'|unknown key 'parameters', did you mean 'axes'",
+        "method: bayes\nmetric: {name: loss}\nparameters: {lr: {values: [0.1]}}",
     ),
-    "where leaves nothing": ({"s.yaml": SWEEP + "where: start > 9"}, "sweep s.yaml", "loosen it"),
-    "impossible cell": ({"s.yaml": SWEEP.replace("0..2", "0..9")}, "sweep s.yaml", "by `where`"),
-    "unknown evaluation": ({}, "sweep route_placement evaluate=[fid10k]", "unknown evaluation"),
-    "unknown metric": ({}, "sweep route_placement evaluate=[fidd@10k]", "did you mean 'fid'"),
-    "name that leaves the lab": ({}, "sweep route_placement --name ../x", "is not a name"),
-    "unwritable folder": (
-        {},
-        "sweep route_placement --root /proc/no --tracker=none",
-        "cannot write",
+    ("sweep s.yaml", RANGES, axis("{min: 1e-4, max: 1e-2}")),
+    ("sweep s.yaml", RANGES, axis("{values: [1e-4, 1e-2]}")),
+    ("sweep s.yaml", "did you mean 'stop_early'?", RATE + "early_terminate: {type: hyperband}"),
+    ("sweep tiny --count 20", "--count: unknown argument. Try search.trials=20."),
+    ("train tiny wandb.project=x", "unknown key 'wandb.project'. Try --tracker wandb."),
+    # Optuna
+    ("sweep tiny n_trials=20", "n_trials=20: unknown key 'n_trials'. Try search.trials=20"),
+    ("sweep s.yaml", "Try 'axes.train.lr=1e-4..1e-2 log'", axis("'suggest_float(1e-4, 1e-2)'")),
+    ("sweep s.yaml", "did you mean 'objectives'?", RATE + "search: {direction: minimize}"),
+    ("sweep s.yaml", "did you mean 'startup'?", RATE + "search: {n_startup_trials: 5}"),
+    ("sweep s.yaml", "must be one of tpe, gp, random", RATE + "search: {sampler: TPESampler}"),
+    # Ray Tune
+    (
+        "sweep tiny num_samples=20",
+        "unknown key 'num_samples'. Try search.trials=20",
     ),
-    "root is a file": ({"lab": "text"}, "sweep route_placement --root lab --tracker=none", "lab"),
-    "unknown sweep": ({}, "figures placement", "lab does not exist"),
-    "unknown run": ({}, "status abcdef", "lab does not exist"),
-    "unknown command": ({}, "swep x", "invalid choice"),
-    "no command": ({}, "", "required"),
-    "unknown flag": ({}, "sweep route_placement --plans", "unknown argument '--plans'"),
-    "unknown model": ({}, "cost --model DiT-Z/2", "did you mean"),
-    "no images": ({}, "data encode nowhere out --autoencoder vae", "must be a readable folder"),
-    "no autoencoder": ({}, "data encode x out", "--autoencoder"),
-    "no latents to pack": ({}, "data pack nowhere out", "no tars in nowhere"),
-    "no latents to verify": ({}, "data verify .", "must hold latents of one source"),
-    "unknown source of data": ({}, "data stats . --source shard", "did you mean 'shards'"),
-    "no command for data": ({}, "data", "required"),
-    "damaged plan": (
-        {"lab/sweeps/x/plan.json": PLAN[:22]},
-        "status x",
-        "plan.json: must be JSON",
+    ("sweep s.yaml", "Try 'axes.train.lr=1e-4..1e-2 log'", axis("'tune.loguniform(1e-4, 1e-2)'")),
+    ("sweep s.yaml", "Try 'axes.train.lr=[8, 16]'", axis("'tune.choice([8, 16])'")),
+    ("sweep s.yaml", RANGES, axis("{grid_search: [8, 16]}")),
+    ("sweep s.yaml", "unknown key 'scheduler', did you mean 'stop_early'?", RATE + "scheduler: a"),
+    ("sweep s.yaml", "did you mean 'grace'?", RATE + EARLY + "{grace_period: 5}"),
+    ("sweep s.yaml", "stop_early: must be asha, null or {grace: 1", RATE + EARLY + "hyperband"),
+    (
+        "sweep s.yaml",
+        "'sampler'?|did you mean 'objectives'",
+        RATE + "search: {method: a, metric: b}",
     ),
-    "a store that is not MLflow's": (
-        {"lab/sweeps/x/plan.json": PLAN, "lab/mlflow.db": "shopping list"},
-        "sync",
-        "mlflow.db is not an MLflow store",
-    ),
-    "no concurrency": ({}, "sweep route_placement --concurrent 0", "0 is not positive"),
-}
+    ("sweep tiny time_budget_s=3600", "unknown key 'time_budget_s'. Try hours=3600"),
+    # training scripts
+    ("train tiny --lr 1e-3", "--lr: unknown argument. Try train.lr=1e-3."),
+    ("train tiny --fp16", "--fp16: unknown argument. Try precision=bf16."),
+    ("train tiny --num_train_epochs 3", "--num_train_epochs: unknown argument. Try train.steps="),
+    ("train tiny --resume", "--resume: unknown argument. Try the same command, which continues."),
+    ("sweep tiny --dry-run", "--dry-run: unknown argument. Try --plan."),
+    ("sweep tiny batch_size=8", "batch_size=8: unknown key 'batch_size'. Try train.batch=8"),
+    ("train tiny train.mixed_precision=bf16", "no such field, did you mean 'precision'?"),
+    ("train tiny train.schedule=cosine", "unknown schedule 'cosine' (known: constant, sqrt_decay)"),
+    ("train tiny sampler.guidance_scale=4", "unknown key 'guidance_scale', did you mean 'guidanc"),
+]
 
 
 @pytest.mark.task(31)
-@pytest.mark.parametrize("case", CASES, ids=lambda name: name.replace(" ", "-"))
-def test_a_mistake_is_one_line_and_exit_code_2(
-    case: str, in_folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("case", [*OWN, *HABITS], ids=lambda case: " ".join(case[::2])[:60])
+def test_mistake_is_one_line(
+    case: tuple[str, ...], in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files, command, expected = CASES[case]
-    for name, text in files.items():
-        (in_folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (in_folder / name).write_text(text)
+    command, said, *text = case
+    for written in text:
+        own = "experiment" in written or written[0] not in "acfs"
+        Path("s.yaml").write_text(written if own else f"experiment: tiny\n{written}")
     before = sorted(in_folder.rglob("*"))
-    assert main(command.split()) == 2
-    _one_line(capsys, expected)
+    assert main(shlex.split(command)) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("tread-lab: ") for line in lines)
+    for line, part in zip(lines, said.split("|"), strict=True):
+        assert part in line
     assert sorted(in_folder.rglob("*")) == before
-    assert all((in_folder / name).read_text() == text for name, text in files.items())
-
-
-def test_all_mistakes_of_a_file_are_lines(
-    in_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    train = "train: {learning_rate: 1, batch: -3}"
-    (in_folder / "e.yaml").write_text(f"model: DiT-S/2\n{train}\nprecision: fp8\n")
-    assert main(["train", "e.yaml"]) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        "tread-lab: train.batch: must be at least 1, got -3",
-        "tread-lab: train: unknown key 'learning_rate', did you mean 'lr'?",
-        "tread-lab: precision: must be one of fp32, tf32, bf16, fp16, got 'fp8'",
-    ]
 
 
 @pytest.mark.parametrize("command", ["sweep route_placement", "train tiny", "evaluate abc fd@1k"])
@@ -151,14 +159,6 @@ def test_one_of_several_processes_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert main(command.split()) == 2
-    _one_line(capsys, "torchrun or mpirun started several processes")
+    assert main(shlex.split(command)) == 2
+    assert "torchrun or mpirun started several processes" in capsys.readouterr().err
     assert not list(in_folder.rglob("*"))
-
-
-def _one_line(capsys: pytest.CaptureFixture[str], expected: str) -> None:
-    out, err = capsys.readouterr()
-    lines = err.strip().splitlines()
-    assert lines[-1].startswith("tread-lab: ") and "Traceback" not in err + out
-    assert sum(line.startswith("tread-lab: ") for line in lines) == 1
-    assert any(part in lines[-1] for part in expected.split("|")), lines[-1]

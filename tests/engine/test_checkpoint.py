@@ -11,14 +11,14 @@ from torch import nn
 
 from tread_lab.engine.checkpoint import (
     Checkpoint,
-    flat_optimizer,
+    flat_optimizers,
     load_latest,
-    load_optimizer,
+    load_optimizers,
     load_step,
     load_weights,
     save,
 )
-from tread_lab.engine.optimizer import adamw
+from tread_lab.engine.optimizer import optimizers
 from tread_lab.records.checkpoint_names import list_checkpoints, step_of
 from tread_lab.specs import TrainSpec, UserError
 
@@ -68,18 +68,18 @@ def test_the_state_of_an_optimizer_comes_back_by_the_names_of_parameters() -> No
     named = {name: nn.Parameter(torch.ones(2 + k)) for k, name in enumerate(names)}
 
     def grouped(*order: str) -> torch.optim.Optimizer:
-        optimizer = adamw(TrainSpec(), {order[0]: named[order[0]]})
+        (optimizer,) = optimizers(TrainSpec(), {order[0]: named[order[0]]})
         optimizer.add_param_group({"params": [(order[1], named[order[1]])]})
         return optimizer
 
     first, second = grouped(*names), grouped(*names[::-1])
     sum(value.square().sum() for value in named.values()).backward()  # type: ignore[union-attr]
     first.step()
-    flat = flat_optimizer(first)
+    flat = flat_optimizers([first])
     assert sorted(flat) == sorted(
         f"{name}/{slot}" for name in names for slot in ("step", "exp_avg", "exp_avg_sq")
     )
-    load_optimizer(second, flat)
+    load_optimizers([second], flat)
     for parameter in named.values():
         for slot, value in first.state[parameter].items():
             assert torch.equal(second.state[parameter][slot], value)

@@ -81,7 +81,8 @@ def test_weights_optimizer_and_average_lie_on_the_device(
 ) -> None:
     with Trainer(run_of(), RunFolder(tmp_path), device) as run:
         run.train_step(run.batches.at(0), lr=1e-3)
-        states = [t for s in run.optimizer.state.values() for t in s.values() if t.ndim]
+        states = [t for o in run.optimizers for s in o.state.values() for t in s.values()]
+        states = [t for t in states if t.ndim]
         tensors = [*run.network.parameters(), *run.ema.weights.values(), *states]
         assert {t.device.type for t in tensors} == {device.type}
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tread_lab.engine.optimizer import SCHEDULES, Ema, adamw, learning_rates
+from tread_lab.engine.optimizer import SCHEDULES, Ema, learning_rates, optimizers
 from tread_lab.specs import TrainSpec, UserError, recipe
 
 RECIPE = TrainSpec(batch=4, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)
@@ -26,7 +26,34 @@ def test_it_is_adamw_as_torch_writes_it_in_a_loop() -> None:
     ours, theirs = nn.Parameter(torch.ones(5)), nn.Parameter(torch.ones(5))
     settings = {"betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1, "foreach": False}
     expected = steps_of(torch.optim.AdamW([theirs], **settings), theirs)  # type: ignore[arg-type]
-    assert torch.allclose(steps_of(adamw(RECIPE, {"w": ours}), ours), expected, atol=1e-6)
+    (adamw,) = optimizers(RECIPE, {"w": ours})
+    assert torch.allclose(steps_of(adamw, ours), expected, atol=1e-6)
+
+
+def test_muon_takes_the_matrices_of_blocks() -> None:
+    """As Moonshot writes it (Liu et al. 2025, eq. 4): w <- w - lr (.2 sqrt(max(A, B)) O + wd w)."""
+    recipe = TrainSpec(optimizer="muon", lr=0.1, matrix_lr=0.02, weight_decay=0.1)
+    shapes = {"blocks.0.w": (3, 2), "blocks.0.b": (2,), "table.w": (3, 2), "head.0.w": (2, 2)}
+    named = {name: nn.Parameter(torch.ones(shape)) for name, shape in shapes.items()}
+    muon, adamw = optimizers(recipe, named)
+    matrix = named["blocks.0.w"]
+    assert muon.param_groups[0]["params"] == [matrix]
+    assert [len(group["params"]) for group in adamw.param_groups] == [3]
+    matrix.grad = torch.tensor([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]])
+    for group in muon.param_groups:
+        group["lr"] = recipe.lr * group["scale"]
+    muon.step()
+    change = (1 - 0.02 * 0.1 - matrix.detach()) / (0.02 * 0.2 * 3**0.5)
+    assert change[[0, 1], [0, 1]].tolist() == pytest.approx([1, 1], abs=0.35)  # Newton-Schulz
+    assert change.abs().sum() == pytest.approx(2, abs=0.7)
+
+
+def test_settings_of_muon_need_muon() -> None:
+    with pytest.raises(UserError, match=r"^matrix_lr: requires Muon\. Try optimizer: muon\.$"):
+        TrainSpec(matrix_lr=1e-3)
+    assert TrainSpec(optimizer="muon", lr=1e-3, matrix_lr=1e-3) == TrainSpec(
+        optimizer="muon", lr=1e-3
+    )
 
 
 def test_every_schedule_of_the_spec_has_a_formula_and_any_other_is_a_near_miss() -> None:

@@ -17,10 +17,10 @@ import pytest
 import torch
 
 from tests.engine.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run, train_until
-from tread_lab.engine import drawing
 from tread_lab.engine.checkpoint import save
 from tread_lab.engine.ranks import HereProcesses, OneProcess, Ranks
 from tread_lab.engine.train import train
+from tread_lab.evaluate import drawing
 from tread_lab.evaluate.measuring import measuring
 from tread_lab.records import metric_names
 from tread_lab.records.attempts import ProcessLost, kind_of

@@ -74,6 +74,7 @@ SD_DIT = {
     "bypass": {"kind": "mask", "depth": 1, "width": 8, "heads": 2, "fill": "entry"},
     "loss": {"kind": "discrimination", "prototypes": 8, "hidden": 12, "bottleneck": 4},
 }
+MUON = {**ROUTED, "train": {"optimizer": "muon"}}
 FP16 = {**ROUTED, "precision": "fp16", "train": {"clip": 1.0}}
 
 
@@ -85,6 +86,7 @@ FP16 = {**ROUTED, "precision": "fp16", "train": {"clip": 1.0}}
         (ROUTED, (3, 4, 6), set()),
         ({**ROUTED, "precision": "bf16"}, (7,), set()),
         (FP16, (1, 2), {"scaler"}),
+        (MUON, (7,), set()),
         (MDT, (7,), set()),
         (SD_DIT, (7,), {"head", "teacher"}),
     ],

@@ -93,7 +93,7 @@ def test_a_run_that_starts_from_an_export_knows_labels_as_the_run_of_it(
     drop: float, known: bool, tmp_path: Path
 ) -> None:
     first = encode(small_run(train={"label_drop": drop}))
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(first))
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump({"format": 2, **first}))
     (file := tmp_path / "model.safetensors").write_bytes(b"weights")
     start = {"file": str(file), "digest": digest_of(file)}
     written = with_parents({"init_from": start}, Lab(tmp_path))

@@ -149,7 +149,7 @@ def test_the_log_of_each_run_is_read_once_in_the_order_of_the_plan(tmp_path: Pat
     runs = list(dict.fromkeys(trial.run for trial in trials))  # dense is a trial of each route
     assert len(runs) == 9 < len(trials)
     lab = Lab(tmp_path)
-    plan = {"format": 1, "name": "s", "evaluate": [], "trials": encode(trials)}
+    plan = {"format": 2, "name": "s", "evaluate": [], "trials": encode(trials)}
     write_json(lab.sweep("s").plan_path, plan)
     assert len(history_frame(lab, "s", ["train/loss"])) == 0  # nothing was logged yet
     for number, run in enumerate(runs):

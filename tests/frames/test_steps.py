@@ -17,7 +17,6 @@ from tread_lab.compare.gaps import losses_paths
 from tread_lab.dashboards.contents import contents
 from tread_lab.frames import (
     equal_steps_frame,
-    plan_steps_frame,
     steps_frame,
     tied_with_best,
     training_frame,
@@ -145,7 +144,9 @@ def test_a_stage_of_a_run_that_follows_its_length_is_not_compared_with_a_shorter
     lab, more = Lab.at(tmp_path), {"match": "train_flops", "axes": {"route": ["0->1"]}}
     carry_out(lab, *planned(lab, "decaying", [6, "end"], fixed=fixed, **more).open_tasks(lab))
     assert equal_steps_frame(lab, "decaying") is None
-    rows = steps_frame(lab, "decaying").set_index(["role", "step"])
+    frame = steps_frame(lab, "decaying")
+    assert frame.attrs["schedules"] == ["sqrt_decay"] * ("schedule" in fixed["train"])
+    rows = frame.set_index(["role", "step"])
     assert list(rows.index) == [("baseline", 6), ("trial", 6), ("trial", 8)]
     assert rows["gap/heldout"].notna().tolist() == [False, False, True]
     assert rows["heldout/loss"].notna().all()
@@ -167,7 +168,6 @@ def test_a_trial_that_is_not_completed_has_one_row_without_a_step(tmp_path: Path
     assert first["gap/heldout"] == pytest.approx(heldout_gap((0, 4)))
     assert first[FD] == pytest.approx(1.8 + 24.0 + fd_gap((0, 4)))
     assert np.isnan(first["throughput/images_per_s"]) and last["throughput/images_per_s"] == 500.0
-    assert plan_steps_frame(lab, lab.sweep("placement").plan()).equals(frame)
 
 
 def test_device_hours_are_of_all_devices_of_a_run(tmp_path: Path) -> None:
@@ -188,11 +188,3 @@ def test_curves_over_training_are_of_stages_where_there_are_any(tmp_path: Path) 
         trials = trials_frame(lab, "placement")
         found = training_frame(lab, "placement", trials)
         assert len(found) == length and (found is trials) == (not stages)
-
-
-def test_schedules_by_which_rates_fall_are_named(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small())
-    plan = lab.sweep("placement").plan()
-    for trial, schedule in zip(plan.trials, ("sqrt_decay", "constant", "constant", "sqrt_decay")):
-        trial.spec["train"]["schedule"] = schedule
-    assert plan_steps_frame(lab, plan).attrs["schedules"] == ["sqrt_decay"]

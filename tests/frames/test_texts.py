@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import re
 import tempfile
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 
 from tests.synthetic import FD, Synthetic, small, write_sweep
 from tread_lab.analysis.figures.kind import quality_metrics
-from tread_lab.analysis.figures.sentences import metric_text
 from tread_lab.analysis.tables.paper_tables import to_latex
 from tread_lab.dashboards.contents import contents
 from tread_lab.dashboards.panel import numbers as panel_numbers
@@ -30,6 +28,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     HELDOUT_LOSS,
+    metric_label,
 )
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.ranking import show_ranking
@@ -164,7 +163,7 @@ def of_mlflow(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
 
 def of_panels(frame: pd.DataFrame) -> Shown:
     """The numbers of selected cells."""
-    texts = {metric_text(metric): metric for metric in (*quality_metrics(frame), *COSTS)}
+    texts = {metric_label(metric): metric for metric in (*quality_metrics(frame), *COSTS)}
     for number, name in enumerate(frame[["role", "cell"]].drop_duplicates()["cell"]):
         for label, value, _, difference, over in panel_numbers(frame, number):
             metric = texts.get(label)
@@ -179,7 +178,7 @@ def of_page(lab: Lab, name: str, key: str) -> Shown:
     found = contents(lab, name)
     names, table = found["names"], found["ranking"]
     yield from of_rows(key, [names[k] for k in table.cells], table.heads, table.rows)
-    named = {metric_text(metric): metric for metric in COSTS}
+    named = {metric_label(metric): metric for metric in COSTS}
     for cell, *texts in found["cost"].rows if found["cost"] else ():
         for head, text in zip(found["cost"].heads[1:], texts):
             if head in named:
@@ -205,23 +204,11 @@ def lines(text: str, mark: str) -> tuple[list[str], list[list[str]]]:
     return head, body
 
 
-def html_tables(page: str) -> dict[str, list[list[str]]]:
-    """The rows of the tables of a page, each below its heading's id."""
-    tables = {}
-    for section in re.split('<h2 [^>]*id="', page)[1:]:
-        rows = re.findall(r"<tr.*?</tr>", section, re.S)
-        cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.S) for row in rows]
-        texts = [[html.unescape(re.sub(r"<[^>]+>", "", cell)) for cell in row] for row in cells]
-        tables[section.partition('"')[0]] = texts
-    return tables
-
-
-TYPE = {"\N{MINUS SIGN}": "-", "\N{RIGHTWARDS ARROW}": "->", r"$\to$": "->", "$-$": "-",
-        r"$\pm$": "±", "&lt;": "<", "&amp;": "&"}  # fmt: skip
+TYPE = {"\N{RIGHTWARDS ARROW}": "->", r"$\to$": "->", "$-$": "\N{MINUS SIGN}", r"$\pm$": "±"}
 
 
 def plain(text: str) -> str:
-    """A text without what type setting and escaping make of it."""
+    """A text with the arrows of the terminal and without the marks of LaTeX."""
     for mark, char in TYPE.items():
         text = text.replace(mark, char)
     return re.sub(r"\\(?=[^\w\s])", "", text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tread_lab.records import metric_names
@@ -24,7 +26,7 @@ NATURES = {  # of metrics under the other names that they go by
 def test_every_metric_constant_has_a_kind() -> None:
     kinds = metric_names.METRIC_KINDS
     named = {x for name, x in vars(metric_names).items() if name.isupper() and isinstance(x, str)}
-    assert {*METRICS, *named} == kinds.keys()
+    assert {*METRICS, *named} - kinds.keys() == {metric_names.MINUS, metric_names.DELTA}
 
 
 @pytest.mark.parametrize("name", NATURES)
@@ -83,3 +85,26 @@ def test_parameters_are_flat_and_what_is_usual_is_empty() -> None:
     assert len(str(found["starts_from"])) == 16
     file = {"model": model, "init_from": {"file": "x.pt", "digest": "abcd"}}
     assert metric_names.parameters(decode(RunSpec, file))["starts_from"] == "file abcd"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        (("gap/heldout", 0.5, 0.25, 0.75), "+0.50 ± 0.25"),
+        (("gap/heldout", -0.5), "\N{MINUS SIGN}0.5000"),
+        (("delta/fd@1k", 0.5), "+0.500"),
+        (("fid@10k", 12.345), "12.3"),
+        (("heldout/loss", 0.123456), "0.1235"),
+        (("cost/train_flops", 8.5e12, 8e12, 9e12), "8.5 TFLOP"),
+        (("fid@10k", float("nan")), ""),
+    ],
+)
+def test_values_have_their_metrics_digits_and_units(numbers: tuple[Any, ...], text: str) -> None:
+    assert metric_names.value_text(*numbers) == text
+
+
+def test_labels_keep_counts_and_settings() -> None:
+    names = ("fid[heldout]@10k w=2", "delta/heldout/loss", "my_metric@1k", "gap/heldout")
+    assert [*map(metric_names.metric_label, names)] == [
+        "FID[heldout]@10k, w=2", "Δ held-out loss", "my_metric@1k", "Δ held-out loss"
+    ]  # fmt: skip

@@ -13,7 +13,7 @@ from tread_lab.specs.cell import ExcludedCells, Tree, Trial
 from tread_lab.specs.errors import UserError
 
 TEXT = """{
- "format": 1,
+ "format": 2,
  "name": "s",
  "question": "Where?",
  "experiment": "tiny",
@@ -67,8 +67,8 @@ def test_every_field_is_read(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("[]", ": must have format 1"),
-        (TEXT.replace('"format": 1', '"format": 2'), ": must have format 1, got 2"),
+        ("[]", ": must have format 2"),
+        (TEXT.replace('"format": 2', '"format": 1'), ": must have format 2, got 1"),
     ],
 )
 def test_what_is_no_plan_is_told_in_one_line_and_not_taken_for_none(

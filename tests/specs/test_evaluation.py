@@ -12,6 +12,7 @@ import torch
 from tread_lab.specs import RunSpec, SamplerSpec, UserError, decode, signature
 from tread_lab.specs.evaluation import (
     SOLVERS,
+    EvaluationDefaults,
     HeldoutSpec,
     SamplesSpec,
     SimilaritySpec,
@@ -20,7 +21,6 @@ from tread_lab.specs.evaluation import (
     in_words,
     respaced,
 )
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.metrics import ReferenceSpec
 

@@ -23,7 +23,7 @@ from tread_lab.specs import (
     encode,
     signature,
 )
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import EvaluationDefaults
 from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.metrics import ReferenceSpec
 

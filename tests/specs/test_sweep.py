@@ -13,7 +13,7 @@ from tread_lab.specs.sweep import SearchSpec, StopEarlySpec, SweepSpec
 def test_a_mistake_in_a_search_is_named() -> None:
     with pytest.raises(UserError, match=r"^search: unknown key 'trails', did you mean 'trials'"):
         decode(SearchSpec, {"trails": 3}, "search")
-    with pytest.raises(UserError, match=r"^search.objectives: .* must be distinct"):
+    with pytest.raises(UserError, match=r"^search.objectives: must be distinct"):
         decode(SearchSpec, {"objectives": ["gap/heldout", "gap/heldout"]}, "search")
 
 
@@ -43,9 +43,9 @@ def test_early_stopping_takes_asha_alone() -> None:
 
 @pytest.mark.parametrize(
     ("seeds", "said"),
-    [([], "seeds: \\[\\] must be distinct, at least one"),
+    [([], "seeds: must be distinct and at least one"),
      ([3, -1], "seeds: must not be negative, got -1"),
-     ("0.5..1.5 linear 3", "seeds: whole numbers, got 0.5..1.5")],
+     ("0.5..1.5 linear 3", "seeds: must be whole numbers, got 0.5..1.5")],
 )  # fmt: skip
 def test_seeds_that_cannot_be_are_refused(seeds: Any, said: str) -> None:
     with pytest.raises(UserError, match=said):

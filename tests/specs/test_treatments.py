@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.sweep.plans import plan_of, tiny
+from tests.sweep.plans import tiny
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.recipe import EmaSpec
 from tread_lab.specs.treatments import check_treatments, ema_notices
@@ -59,11 +59,3 @@ def test_a_share_of_the_initial_weights_is_said() -> None:
 def test_a_decay_beside_a_half_life_is_refused() -> None:
     with pytest.raises(UserError, match=r"train.ema.decay: has no effect beside a half-life"):
         run(train={"ema": {"decay": 0.5, "halflife": 0.1}})
-
-
-def test_an_axis_of_one_run_is_refused() -> None:
-    axes = {"route": ["0->1", "0->2"], "fp32_block": ["off", "j", "j+1"]}
-    with pytest.raises(UserError, match=r"^fp32_block: has no effect here, all its cells are one"):
-        plan_of(tiny(), "p", axes=axes)
-    plan = plan_of(tiny(), "p", axes={**axes, "precision": ["fp32", "bf16"]})
-    assert len({trial.run for trial in plan.trials if trial.role == "trial"}) == 2 * (1 + 3)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tread_lab.specs import UserError
-from tread_lab.specs.cell import has_computed, is_computed, labelled
+from tread_lab.specs.cell import labelled
+from tread_lab.specs.fields import has_computed, is_computed
 from tread_lab.sweep.expressions import CellNames, evaluate
 
 
@@ -28,7 +29,7 @@ WRITTEN = (
 def test_an_expression_has_the_value_that_python_gives_it() -> None:
     for text in WRITTEN:
         assert (value(text), text) == (eval(text.strip(), {"B": 12, "start": 2}), text)
-    assert value("2 <= start < model.depth") is value("(1, 2) == [1, 2]") is True
+    assert value("2 <= start < model.depth") is True
 
 
 NAMES = {"B": 12, "start": 2, "rate": 0.25, "routed": True}
@@ -125,5 +126,4 @@ def test_values_that_need_each_other_are_a_circle() -> None:
     fields = {"warmup": "=train.lr * train.batch", "lr": "=B", "batch": "=train.warmup"}
     with pytest.raises(UserError) as error:
         names({"train": fields})("train.batch")
-    circle = "=train.warmup needs =train.lr * train.batch needs =train.warmup: a circle"
-    assert str(error.value) == circle
+    assert str(error.value) == "=train.warmup: must not depend on its own value"

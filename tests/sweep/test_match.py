@@ -79,8 +79,6 @@ def test_controls_of_several_baselines_are_told_apart() -> None:
     ("sweep", "said"),
     [
         ({"controls": [{"train.batch": 256}]}, "must change the baseline"),
-        ({"controls": [{"train.steps": 5}]}, "decides the steps"),
-        ({"controls": [{"seed": 5}]}, "seeds"),
         ({"controls": [{"train.batch": 8}], "baseline": None, "match": None}, "baseline"),
     ],
 )
@@ -135,17 +133,7 @@ def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
     ("sweep", "message"),
     [
         ({"baseline": None}, "^match: there is no baseline to match"),
-        ({"axes": {"train": {"steps": [5, 9]}}}, r"^axes\.train\.steps: .* decides the steps alr"),
-        (
-            {"axes": {}, "variants": {"how": {"a": {"train": {"steps": 5}}}}},
-            r"^variants\.how\.a\.train\.steps: `match: train_flops` decides the steps already",
-        ),
-        (
-            {"trials": [{"routes": ["2->8"]}, {"routes": ["2->8"], "train": {"steps": 5}}]},
-            r"^trials\.train\.steps: `match: train_flops` decides the steps already",
-        ),
-        ({"match": None, "axes": {"spend": [1, 2]}}, r"^axes\.spend: of what\? say `match:"),
-        ({"axes": {"spend": [0]}}, "spend: must be a positive number, got 0"),
+        ({"axes": {"spend": [0]}}, "spend: must be positive, got 0"),
         ({"fixed": {"then": {"routes": []}}}, "match: what a parent spent is not counted"),
         ({"stop_early": "asha"}, "^stop_early: judges at equal steps"),
         ({"fixed": {"train.steps": 0}}, "match: the baseline trains no step"),

@@ -18,8 +18,7 @@ from tread_lab.engine.provenance import code_digest
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import mixtures
 from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import EvaluationDefaults, HeldoutSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.sweep import preflight as module

@@ -168,7 +168,7 @@ def stuck_here(*_):
     time.sleep(60)
     yield
 run_task.train = stuck_here
-lab, worker = t.Lab(Path({str(lab.root)!r})), t.WorkerInfo(hang_timeout=0.2)
+lab, worker = t.Lab(Path({str(lab.root)!r})), t.WorkerInfo(hang_timeout=2)
 list(run_task.run_task(lab, t.Task(tiny(steps=6)), t.CPU, worker))
 """
     root = Path(__file__).parents[2]

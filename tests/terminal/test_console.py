@@ -26,8 +26,8 @@ def test_a_table_drops_columns_in_their_order_then_stacks_its_rows(screen: Scree
     screen("names and values", show_pairs, [("a", "1"), ("long", "2")])
 
 
-def test_metrics_have_six_digits() -> None:
-    assert metrics_line({"a": 0.123456789, "b": 2.0}) == "a 0.123457, b 2"
+def test_metrics_have_their_digits() -> None:
+    assert metrics_line({"a": 0.123456789, "b": 2.0}) == "a 0.1235, b 2.000"
     assert metrics_line({"fd[x]@100": 33.6801}) == "fd[x]@100 33.7", "as in a ranking"
     assert metrics_line({}) == "drawn"
 

@@ -23,7 +23,7 @@ from tread_lab.records.run_status import RunStatus
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs import HeldoutSpec, RunSpec, decode
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import EvaluationDefaults
 from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan

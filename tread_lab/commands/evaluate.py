@@ -26,8 +26,7 @@ from tread_lab.records.status import RunState
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import Unavailable, UserError
-from tread_lab.specs.evaluation import AT, EvaluationSpec, SamplesSpec, at_steps
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import AT, EvaluationDefaults, EvaluationSpec, SamplesSpec, at_steps
 from tread_lab.specs.evaluation_text import MetricNames, decode_evaluations
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.signature import signature

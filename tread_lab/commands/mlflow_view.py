@@ -55,7 +55,7 @@ def mlflow_tracker(lab: Lab) -> MlflowTracker:
 
 def _answer(shown: ShownSweep) -> str:
     """Return what a sweep answers, once all of its runs have ended."""
-    from tread_lab.dashboards.answer import answer
+    from tread_lab.frames.answer import answer
 
     if not all(RunState(state).ended for state in shown.frame["state"]):
         return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,40 +15,42 @@ from hydra.core.override_parser.types import Transformer
 from hydra.errors import HydraException
 
 from tread_lab.specs.axes import grid
-from tread_lab.specs.cell import is_computed
-from tread_lab.specs.decode import decode
-from tread_lab.specs.errors import UserError, near, shown, suggest
+from tread_lab.specs.decode import decode, decode_field, decode_value, fields_of
+from tread_lab.specs.errors import Mistakes, UserError, near, placed, shown, suggest
 from tread_lab.specs.fields import (
     SHORT,
     TOP,
     all_fields,
+    check_fields,
+    is_computed,
     leaves_of,
-    lies_in,
+    merged,
     names_of,
-    near_field,
-    set_once,
     value_at,
-    with_fields,
 )
+from tread_lab.specs.lengths import SPEND, STEPS
 from tread_lab.specs.metrics import HELDOUT, ReferenceSpec, is_reference_file
 from tread_lab.specs.registry import import_plugins
-from tread_lab.specs.sweep import Experiment, StopEarlySpec, SweepSpec
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.yaml_text import load_yaml
 
 OWN = tuple(field.name for field in fields(SweepSpec))
 _OF_EXPERIMENT = ("sampler", "reference")
-_OF_RUN = (*TOP, *SHORT, "then", "fixed")
-# A section that one word may stand for -> what the word says.
-_WRITTEN_OUT = {
-    "stop_early": StopEarlySpec.from_shorthand,
-    "reference": ReferenceSpec.from_shorthand,
+_BESIDE = ("evaluate", "plugins", "question")  # what an experiment has beside these and its run
+_OF_RUN = (*TOP, *SHORT, "then")
+_AXES = ("axes", "sampler_axes")
+# Keys of other tools -> what does the same here.
+_ELSEWHERE = {
+    "hydra": "--root FOLDER for the place of runs, --concurrent 4 for runs at a time",
+    "wandb": "--tracker wandb",
 }
 _HERE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
 class Override:
-    """`key=value` as it was typed, with its value; `~key` removes what a file says.
+    """`key=value` as it was typed, with its value.
 
     Attributes:
         several: whether the value lists the values of an axis, typed with commas between them.
@@ -54,8 +58,7 @@ class Override:
 
     text: str
     key: str
-    value: Any = None
-    removes: bool = False
+    value: Any
     several: bool = False
 
 
@@ -95,35 +98,29 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         UserError: no such file, not YAML, or a key that no experiment has.
     """
-    return _experiment(name, _single(overrides, f"tread-lab sweep {name}"))
+    typed = _single(overrides, f"tread-lab sweep {name}")
+    for override in typed:
+        if override.key.partition(".")[0] not in (*_OF_RUN, *_OF_EXPERIMENT, *_BESIDE):
+            raise UserError(f"{override.text}: unknown key {override.key!r}{_remedy(override)}")
+    return _experiment(name, typed)
 
 
-def _experiment(name: str, overrides: Iterable[Override]) -> Experiment:
-    path = find("experiments", name)
-    tree = _resolved(_tree(path), overrides)
-    names = {*TOP, "then"}
-    defaults: dict[str, Any] = {"sampler": {}, "evaluate": [], "reference": None}
-    extra = {key: tree.pop(key, default) for key, default in defaults.items()}
-    extra["reference"] = reference_of(extra["reference"])
-    tree.pop("question", None)
-    plugins = tree.pop("plugins", [])
-    for key in tree:
-        if key not in names:
-            raise UserError(f"unknown key {key!r}{near_field(key, {*names, *extra})}").at(name)
-    run = _with_plugins(tree, plugins)
-    return decode(Experiment, {"name": Path(name).stem, "run": run, **extra}, name)
-
-
-def _with_plugins(run: Mapping[str, Any], names: Any) -> Mapping[str, Any]:
-    """Import modules, and return the run with their names beside those that it has."""
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise UserError(f"plugins: must be a list of modules, got {shown(names)}")
-    if not names:
-        return run
+def _experiment(
+    name: str, overrides: Iterable[Override], plugins: Sequence[str] = ()
+) -> Experiment:
+    tree = _absolute_paths(_overridden(_tree(find("experiments", name)), overrides))
+    extra = {key: tree.pop(key, None) for key in (*_OF_EXPERIMENT, *_BESIDE)}
+    extra.pop("question")
+    with placed(name):
+        names = decode_value(tuple[str, ...], extra.pop("plugins") or (), "plugins")
     import_plugins(names)
-    before = leaves_of(run).get("execution.plugins") or ()
-    every = [*dict.fromkeys((*before, *names))]
-    return with_fields(run, {"execution.plugins": every}, "plugins")
+    before = leaves_of(tree).get("execution.plugins") or ()
+    if every := [*dict.fromkeys((*before, *names, *plugins))]:
+        tree = merged(RunSpec, tree, {"execution.plugins": every})
+    check_fields(leaves_of(tree).items(), others={*TOP, *extra})
+    written = {key: value for key, value in extra.items() if value is not None}
+    written["reference"] = reference_of(extra["reference"])
+    return decode(Experiment, {"name": Path(name).stem, "run": tree, **written}, name)
 
 
 def reference_of(written: Any) -> ReferenceSpec | None:
@@ -136,7 +133,7 @@ def reference_of(written: Any) -> ReferenceSpec | None:
 def _absolute_paths(tree: Any, field: str = "") -> Any:
     """Return settings whose paths of data and references a worker in another folder finds."""
     if isinstance(tree, Mapping):
-        return {key: _absolute_paths(value, f"{field}.{key}") for key, value in tree.items()}
+        return {str(k): _absolute_paths(value, f"{field}.{k}") for k, value in tree.items()}
     if isinstance(tree, list):
         return [_absolute_paths(item, field) for item in tree]
     is_file = field.endswith(".reference") and is_reference_file(tree)
@@ -152,11 +149,10 @@ def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
     Raises:
         UserError: another field, or a value that cannot be read.
     """
-    for override in overrides:
-        if not override.partition("=")[0].startswith("sampler."):
-            example = "fields of the sampler alone can be set, e.g. sampler.steps=40"
-            raise UserError(f"{override!r}: {example}")
     typed = _single(overrides, "one evaluation for each")
+    for override in typed:
+        if not override.key.startswith("sampler."):
+            raise UserError(f"{override.text}: must be of the sampler. Try sampler.steps=40.")
     return {override.key.removeprefix("sampler."): override.value for override in typed}
 
 
@@ -179,53 +175,159 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     """Return (name, sweep, experiment) of a sweep file; an experiment's is {experiment: NAME}.
 
     Each setting is the last of this order that says it: the defaults of the fields, the files that
-    `defaults` name, the experiment, `fixed` of the sweep file, overrides as they are typed, and the
-    axes, which no override but one of the axis itself replaces. An override belongs to the sweep
-    file if its first key does (`seeds=[0,1]`), to the experiment if it is of its sampler or
-    reference, else to `fixed` (`train.steps=200`). Several values with commas between them are an
-    axis (`train.lr=1e-3,3e-3`) in place of one that the file has. Where a file has no experiment,
-    what it fixes is its base run, and what is typed alone is fixed.
+    `defaults` name, the experiment, `fixed` of the sweep file, its axes, and overrides as they are
+    typed. An override belongs to the sweep file if its first key does (`seeds=[0,1]`), to the
+    experiment if it is of its sampler or reference, else to `fixed` (`train.steps=200`). Several
+    values with commas between them are an axis (`train.lr=1e-3,3e-3`), and one value of a field
+    that is an axis is its only value. Where a file has no experiment, what it fixes is its base
+    run, and what is typed alone is fixed.
 
     Raises:
-        UserError: an override of what the sweep sets in another place, too.
+        UserError: every mistake of the file's own keys, of its fields and of their values.
     """
-    path, typed, varied = find_sweep(name), dict[str, Any](), dict[str, Any]()
-    of_sweep, of_experiment = list[Override](), list[Override]()
-    for override in map(_parsed, overrides):
-        head = override.key.partition(".")[0]
-        if override.several and head in (*_OF_EXPERIMENT, *_OF_RUN) and head != "fixed":
-            of_sweep.append(replace(override, key=_axis(override.key)))
-            varied[override.key] = None
-        elif head in _OF_EXPERIMENT:
-            of_experiment.append(override)
-        elif override.removes or (head in OWN and head != "fixed"):
-            of_sweep.append(override)
-        elif head in _OF_RUN:
-            typed |= _fields(override)
-        else:
-            meant = near(override.key, [*OWN, *_OF_RUN, *_OF_EXPERIMENT, *all_fields()])
-            value = override.text.partition("=")[2]
-            remedy = f". Try {meant}={value}" if meant else ""
-            raise UserError(f"{override.text}: unknown key {override.key!r}{remedy}")
+    path, wrong = find_sweep(name), Mistakes()
     tree = _tree(path)
     if "experiment" not in tree and tree.keys() & {*TOP}:
         tree = {"experiment": name}
-    sweep = decode(SweepSpec, _resolved(tree, of_sweep), path.name)
-    import_plugins(sweep.plugins)
-    if sweep.experiment is not None:
-        experiment = _experiment(sweep.experiment, of_experiment)
-    elif of_experiment:
-        line = of_experiment[0].text
-        raise UserError(f"{line}: {path.name} has no experiment; write it in evaluate")
-    else:
-        run = with_fields({}, sweep.fixed, "fixed")
-        experiment, sweep = Experiment(name=path.stem, run=run), replace(sweep, fixed={})
-    experiment = replace(experiment, run=_with_plugins(experiment.run, sweep.plugins))
-    _check_sampler(of_experiment, sweep)
-    if typed or varied:
-        kept = _without_typed(sweep.fixed, {**varied, **typed})
-        sweep = replace(sweep, fixed=kept | _absolute_paths(typed, ".fixed"))
-    return path.stem, sweep, experiment
+    tree, typed, of_experiment = _typed(tree, overrides)
+    base = tree.get("experiment")
+    plugins = decode_value(tuple[str, ...], tree.get("plugins", ()), "plugins")
+    import_plugins(plugins)
+    experiment = Experiment(name=path.stem, run={})
+    with wrong:
+        if isinstance(base, str):
+            experiment = _experiment(base, of_experiment, plugins)
+        elif of_experiment:
+            line = of_experiment[0].text
+            raise UserError(f"{line}: {path.name} has no experiment; write it in evaluate")
+    with wrong, placed(path.name):
+        sweep = decode(SweepSpec, tree)
+    with wrong:
+        _check_written(tree, typed)
+    wrong.check()
+    if base is None:
+        run = merged(RunSpec, {}, sweep.fixed)
+        return path.stem, replace(sweep, fixed=typed), replace(experiment, run=run)
+    return path.stem, replace(sweep, fixed={**sweep.fixed, **typed}), experiment
+
+
+def _typed(
+    tree: dict[str, Any], overrides: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Any], list[Override]]:
+    """Return the tree of a sweep file with what is typed of it, the dotted fields of a run that are
+    typed in place of what the file fixes, and the overrides of the experiment."""
+    tree = {**tree, **{key: _each_grid(tree[key], {}) for key in _AXES if key in tree}}
+    typed, varied, of_experiment = dict[str, Any](), dict[str, Any](), list[Override]()
+    for override in itertools.chain.from_iterable(map(_parts, map(_parsed, overrides))):
+        key, values = override.key, override.value if override.several else [override.value]
+        head, _, rest = key.partition(".")
+        section, axis = ("sampler_axes", rest) if head == "sampler" else ("axes", key)
+        if head in OWN:
+            tree = _overridden(tree, [override])
+        elif head not in (*_OF_RUN, *_OF_EXPERIMENT, *(tree.get("variants") or ())):
+            raise UserError(f"{override.text}: unknown key {key!r}{_remedy(override)}")
+        elif key == "seed":
+            tree["seeds"] = values
+        elif override.several or _varies(tree, section, axis):
+            tree[section] = _each_grid(tree.get(section) or {}, {axis: values})
+            varied[key] = values[0]
+        elif head in _OF_EXPERIMENT:
+            of_experiment.append(override)
+        else:
+            typed[key] = override.value
+    tree, typed = _absolute_paths(tree), _absolute_paths(typed, ".fixed")
+    taken = names_of({**typed, **varied}).keys()
+    if isinstance(tree.get("fixed"), Mapping):
+        tree["fixed"] = {
+            name: value
+            for name, value in leaves_of(tree["fixed"]).items()
+            if not names_of({name: value}).keys() <= taken
+            and not any(name.startswith(f"{other}.") for other in (*typed, *varied))
+        }
+    return tree, typed, of_experiment
+
+
+def _parts(override: Override) -> list[Override]:
+    """Return an override of several fields of a run as one of each; `fixed` needs no name."""
+    key = override.key.removeprefix("fixed.")
+    if key.partition(".")[0] not in (*_OF_RUN, "fixed") or override.several:
+        return [replace(override, key=key)]
+    leaves = leaves_of({key: override.value}).items()
+    return [replace(override, key=k.removeprefix("fixed."), value=v) for k, v in leaves]
+
+
+def _varies(tree: Mapping[str, Any], section: str, axis: str) -> bool:
+    """Return whether a field is an axis of a sweep file, or the name of its variants."""
+    grids = tree.get(section) or {}
+    for axes in grids if isinstance(grids, list) else [grids]:
+        with contextlib.suppress(KeyError):
+            values = value_at(axes, axis.split("."))
+            return axis == "route" or not isinstance(values, Mapping)
+    return section == "axes" and axis in (tree.get("variants") or ())
+
+
+def _each_grid(axes: Any, over: Mapping[str, Any]) -> Any:
+    """Return a grid of axes, or each of a list of grids, with some axes set; names are nested."""
+    if isinstance(axes, list):
+        return [_each_grid(one, over) for one in axes]
+    return merged(None, merged(None, {}, axes), over) if isinstance(axes, Mapping) else axes
+
+
+def _check_written(tree: Mapping[str, Any], typed: Mapping[str, Any]) -> None:
+    """Refuse fields that no run has and values that they cannot have, unknown variants, a seed
+    beside `seeds`, steps that `match` decides, and `spend` without it.
+
+    Raises:
+        UserError: every one of them.
+    """
+    wrong, variants, match = Mistakes(), _section(tree, "variants"), tree.get("match")
+    written = {"": _section(tree, "fixed"), " ": typed, "baseline.": _section(tree, "baseline")}
+    for key in ("controls", "trials"):
+        written |= {f"{key}[{k}].": part for k, part in enumerate(_section(tree, key))}
+    for axis, named in variants.items():
+        each = named.items() if isinstance(named, Mapping) else ()
+        written |= {f"variants.{axis}.{name}.": part for name, part in each}
+    fields = [
+        (place.strip(), *item)
+        for place, part in written.items()
+        for item in (leaves_of(part).items() if isinstance(part, Mapping) else ())
+    ]
+    with wrong:
+        of_axes = [item for cell in grid(tree.get("axes") or {}, "axes") for item in cell.items()]
+        fields += {f"{item}": ("axes.", *item) for item in of_axes}.values()
+    for place, name, value in fields:
+        of_all = place in ("", "baseline.")
+        with wrong, placed(f"{place}{name}"):
+            if name == "seed" and (place or tree.get("experiment") is not None):
+                raise UserError("must be in `seeds`, so that baselines have it. Try seeds: [0, 1].")
+            if name == SPEND and match is None:
+                raise UserError("requires `match`. Try match: train_flops.")
+            if name.endswith(STEPS) and match is not None and not of_all:
+                raise UserError(f"must follow `match: {match}`. Try the axis {SPEND}: [0.5, 1, 2].")
+            if name in variants and value not in variants[name]:
+                raise UserError(f"no variant {value!r}{suggest(str(value), variants[name])}")
+        if name not in (SPEND, "seed", *variants):
+            with wrong:
+                check_fields([(name, value)], place)
+    wrong.check()
+
+
+def _section(tree: Mapping[str, Any], key: str) -> Any:
+    """Return what a sweep file says of one of its keys; the default where that is wrong."""
+    default = fields_of(SweepSpec)[key].default
+    with contextlib.suppress(UserError):
+        return decode_field(SweepSpec, key, tree.get(key, default))
+    return default
+
+
+def _remedy(override: Override) -> str:
+    """Return `. Try search.trials=20` for a key of another tool or with a typing error."""
+    head, value = override.key.partition(".")[0], override.text.partition("=")[2]
+    if head in _ELSEWHERE:
+        return f". Try {_ELSEWHERE[head]}."
+    known = (*all_fields(SweepSpec), *_OF_RUN, *_OF_EXPERIMENT, *all_fields())
+    meant = near(override.key, known)
+    return f". Try {meant}={value}" if meant else suggest(head, (*OWN, *_OF_RUN, *_OF_EXPERIMENT))
 
 
 def _single(overrides: Iterable[str], several: str) -> list[Override]:
@@ -244,89 +346,20 @@ def _single(overrides: Iterable[str], several: str) -> list[Override]:
     return typed
 
 
-def _axis(key: str) -> str:
-    """Return the key of a sweep file for several values of a field."""
-    head, _, rest = key.partition(".")
-    return (
-        "seeds" if key == "seed" else f"sampler_axes.{rest}" if head == "sampler" else f"axes.{key}"
-    )
-
-
-def _fields(override: Override) -> dict[str, Any]:
-    """Return the dotted fields of a run that an override sets."""
-    key, value = override.key, override.value
-    if key == "fixed" and not isinstance(value, Mapping):
-        raise UserError(f"{override.text}: expected fields of a run")
-    return leaves_of(value if key == "fixed" else {key.removeprefix("fixed."): value})
-
-
-def _without_typed(fixed: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dotted fields that a file fixes, without those that are typed in their place."""
-    written, taken = leaves_of(fixed), {*names_of(typed)}
-    kinds = (name for name in typed if name.endswith(".kind") and name in written)
-    anew = [name.removesuffix(".kind") for name in kinds if typed[name] != written[name]]
-    return {
-        name: value
-        for name, value in written.items()
-        if not {*names_of({name: value})} <= taken
-        and not any(lies_in(name, other) for other in (*typed, *anew))
-    }
-
-
-def _check_sampler(overrides: Sequence[Override], sweep: SweepSpec) -> None:
-    """Refuse an override of what the sweep's `sampler_axes` set again."""
-    cells = grid(sweep.sampler_axes, "sampler_axes")
-    axes = {f"sampler.{axis}": "sampler_axes" for cell in cells for axis in cell}
+def _overridden(tree: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
+    """Return the tree of a file with overrides of what it says."""
     for override in overrides:
-        set_once(dict(axes), _fields(override), override.text)
+        tree = _over(tree, {override.key: override.value})
+    return tree
 
 
-def _overridden(tree: dict[str, Any], override: Override) -> dict[str, Any]:
-    """Return a tree with what an override says in place of what the tree says of the same.
-
-    Raises:
-        UserError: it removes what is not there.
-    """
-    name = override.key
-    if override.removes:
-        *above, last = name.split(".")
-        try:
-            del value_at(tree, above)[last]
-        except (KeyError, TypeError):
-            raise UserError(f"{override.text}: there is nothing to remove") from None
-        return tree
-    if name.partition(".")[0] in _OF_RUN:
-        return with_fields(tree, {name: override.value}, "")
-    try:
-        return _with(tree, name, override.value)
-    except UserError as error:
-        raise error.at(override.text) from None
-
-
-def _with(tree: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """Return a tree with a value at a dotted name, where the tree has it, however it writes dots;
-    a mapping sets only what it names."""
-    above = [str(key) for key in tree if lies_in(name, str(key))]
-    inside = [key for key in tree if key != name and lies_in(str(key), name)]
-    head = max(above, key=len, default=name.partition(".")[0])
-    rest, below = name[len(head) + 1 :], tree.get(head)
-    if rest:
-        return {**tree, head: _with(_opened(head, below), rest, value)}
-    if not isinstance(value, Mapping) or not (inside or isinstance(below, Mapping)):
-        return {key: item for key, item in tree.items() if key not in inside} | {name: value}
-    changed = dict(tree)
-    for key, item in value.items():
-        changed = _with(changed, f"{name}.{key}", item)
-    return changed
-
-
-def _opened(name: str, value: Any) -> Mapping[str, Any]:
-    """Return the mapping that a value is or stands for, so that a part of it can be set."""
-    if value is None or isinstance(value, Mapping):
-        return value or {}
-    if name not in _WRITTEN_OUT:
-        raise UserError(f"{name} must be a mapping, got {shown(value)}")
-    return _WRITTEN_OUT[name](value)
+def _over(under: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree of a file with another one over it."""
+    for key, value in over.items():
+        head = key.partition(".")[0]
+        cls = SweepSpec if head in (*OWN, *_OF_EXPERIMENT) else RunSpec
+        under = merged(cls, under, {key: value})
+    return under
 
 
 def _parsed(override: str) -> Override:
@@ -337,32 +370,22 @@ def _parsed(override: str) -> Override:
         UserError: it is none; names key and remedy.
     """
     key, equals, written = override.partition("=")
-    if key.startswith("+"):
-        raise UserError(f"{override}: must be without +. Try {override.lstrip('+')}.")
-    if not equals and not key.startswith("~"):
+    if key.startswith(("+", "~")):
+        remedy = override.lstrip("+") if equals else f"{key[1:]}=null"
+        raise UserError(f"{override}: must be without {key[0]}. Try {remedy}.")
+    if not equals:
         raise UserError(f"{override!r}: must be key=value")
-    try:
+    with contextlib.suppress(HydraException):
         parsed = OverridesParser.create().parse_override(override)
-        if parsed.is_delete():
-            return Override(override, parsed.key_or_group, removes=True)
         if parsed.is_sweep_override() and "(" in written:  # choice(...) and range(...)
             values = [*parsed.sweep_iterator(transformer=Transformer.identity)]
             return Override(override, key, values, several=True)
         if isinstance(parsed.value(), dict | list):
             return Override(override, key, parsed.value())
-    except HydraException:
-        pass
-    items = load_yaml(f"[{written}]", repr(override))
-    several = len(items) > 1
+    items = load_yaml(written if "(" in written else f"[{written}]", repr(override))
+    several = isinstance(items, list) and len(items) > 1
     value = items if several else load_yaml(written, repr(override))
     return Override(override, key, value, several=several)
-
-
-def _resolved(tree: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
-    """Return the tree of a file with overrides, its paths absolute."""
-    for override in overrides:
-        tree = _overridden(tree, override)
-    return {str(key): value for key, value in _absolute_paths(tree).items()}
 
 
 def _tree(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -375,34 +398,19 @@ def _tree(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         UserError: a file cannot be read, is not YAML, or names itself.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not valid YAML: {error}") from None
-    tree = load_yaml(text, str(path))
+        tree = load_yaml(path.read_text(encoding="utf-8-sig"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
     if not isinstance(tree, dict) or not tree:
         raise UserError(f"{path}: expected `key: value` lines")
     own = {str(key): value for key, value in tree.items()}
     names = own.pop("defaults", [])
     if path in above or not isinstance(names, list) or not all(isinstance(n, str) for n in names):
         raise UserError(f"{path}: defaults: must be names of other files, got {shown(names)}")
-    merged: dict[str, Any] = {}
+    merged_files: dict[str, Any] = {}
     for name in names if "_self_" in names else [*names, "_self_"]:
         beside = path.with_name(f"{name}.yaml")
         file = beside if beside.is_file() else shipped_folder("experiments") / beside.name
-        merged = _merged(merged, own if name == "_self_" else _tree(file, (*above, path)))
-    return merged
-
-
-def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tree with another one over it; where the kind differs, nothing of `under` stays."""
-    if over.get("kind", under.get("kind")) != under.get("kind"):
-        return dict(over)
-    merged = dict(under)
-    for key, value in over.items():
-        below = under.get(key)
-        if isinstance(below, Mapping) and isinstance(value, Mapping):
-            value = _merged(below, value)
-        merged[key] = value
-    return merged
+        part = own if name == "_self_" else _tree(file, (*above, path))
+        merged_files = _over(merged_files, part)
+    return merged_files

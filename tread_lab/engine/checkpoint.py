@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,24 +167,33 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
-def flat_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the optimizer's state as named tensors: `<parameter>/<slot>`."""
-    names = _names(optimizer)
+def flat_optimizers(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """Return the state of all optimizers as named tensors: `<parameter>/<slot>`."""
     return {
-        f"{names[index]}/{slot}": value
-        for index, slots in optimizer.state_dict()["state"].items()
+        f"{name}/{slot}": value
+        for optimizer in optimizers
+        for name, slots in _slots(optimizer).items()
         for slot, value in slots.items()
     }
 
 
-def load_optimizer(optimizer: torch.optim.Optimizer, flat: Mapping[str, Tensor]) -> None:
-    """Put named tensors back into the optimizer; the inverse of `flat_optimizer`."""
-    place = {name: index for index, name in enumerate(_names(optimizer))}
-    state: dict[int, dict[str, Tensor]] = {}
+def load_optimizers(
+    optimizers: Sequence[torch.optim.Optimizer], flat: Mapping[str, Tensor]
+) -> None:
+    """Put named tensors back into the optimizers; the inverse of `flat_optimizers`."""
+    found: dict[str, dict[str, Tensor]] = {}
     for key, value in flat.items():
         name, _, slot = key.rpartition("/")
-        state.setdefault(place[name], {})[slot] = value
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+        found.setdefault(name, {})[slot] = value
+    for optimizer in optimizers:
+        state = {k: found[name] for k, name in enumerate(_names(optimizer)) if name in found}
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _slots(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
+    """Return the state of an optimizer by the names of its parameters."""
+    names = _names(optimizer)
+    return {names[k]: slots for k, slots in optimizer.state_dict()["state"].items()}
 
 
 def _names(optimizer: torch.optim.Optimizer) -> list[str]:

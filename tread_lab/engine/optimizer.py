@@ -1,4 +1,4 @@
-"""What a step does to the weights: AdamW in one fused update, its learning rate, the EMA."""
+"""What a step does to the weights: AdamW, or Muon beside it, the learning rate, the EMA."""
 
 from __future__ import annotations
 
@@ -29,16 +29,36 @@ class _AdamW(torch.optim.AdamW):
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
 
 
-def adamw(recipe: TrainSpec, named: Mapping[str, nn.Parameter]) -> torch.optim.Optimizer:
-    """Return AdamW with the recipe's settings; its groups may hold the parameters in any order."""
-    return _AdamW(
-        named.items(),
+def optimizers(
+    recipe: TrainSpec, named: Mapping[str, nn.Parameter]
+) -> tuple[torch.optim.Optimizer, ...]:
+    """Return AdamW, after Muon for the matrices of the blocks where the recipe has it.
+
+    The `scale` of a group is its learning rate in units of the recipe's `lr`. Groups may hold their
+    parameters in any order.
+    """
+    matrices = {
+        name: parameter
+        for name, parameter in named.items()
+        if recipe.optimizer == "muon" and parameter.ndim == 2 and name.startswith("blocks.")
+    }
+    others = {name: parameter for name, parameter in named.items() if name not in matrices}
+    adamw = _AdamW(
+        [{"params": [*others.items()], "scale": 1.0}],
         lr=recipe.lr,
         betas=recipe.betas,
         eps=recipe.eps,
         weight_decay=recipe.weight_decay,
         fused=True,
     )
+    if not matrices:
+        return (adamw,)
+    muon = torch.optim.Muon(
+        [{"params": [*matrices.items()], "scale": (recipe.matrix_lr or recipe.lr) / recipe.lr}],
+        weight_decay=recipe.weight_decay,
+        adjust_lr_fn="match_rms_adamw",
+    )
+    return muon, adamw
 
 
 # name -> factor on the learning rate, given the share of all steps that is done

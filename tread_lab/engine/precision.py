@@ -152,11 +152,12 @@ class LossScaler:
         """Return the loss times the present scale."""
         return self._scaler.scale(loss)
 
-    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+    def unscale(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         """Bring gradients to their true size, for clipping."""
-        self._scaler.unscale_(optimizer)
+        for optimizer in optimizers:
+            self._scaler.unscale_(optimizer)
 
-    def step(self, optimizer: torch.optim.Optimizer) -> Tensor | None:
+    def step(self, optimizers: Sequence[torch.optim.Optimizer]) -> Tensor | None:
         """Step, or skip if a gradient is not finite and halve the scale.
 
         Returns:
@@ -164,7 +165,8 @@ class LossScaler:
             where steps are never skipped.
         """
         before = self.scale(self._one)
-        self._scaler.step(optimizer)
+        for optimizer in optimizers:
+            self._scaler.step(optimizer)
         self._scaler.update()
         if not self.enabled:
             return None

@@ -22,7 +22,7 @@ from tread_lab.engine.batches import Batch, Batches, Transfer
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.device import check_precision, pins, use
 from tread_lab.engine.objective import Objective
-from tread_lab.engine.optimizer import Ema, adamw
+from tread_lab.engine.optimizer import Ema, optimizers
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.system import Joining, Part, systems_of
@@ -68,7 +68,7 @@ class Trainer:
         for name, module in trained.items():  # of packages, too: a ModuleDict takes not all names
             named |= {f"{name}.{n}": p for n, p in module.named_parameters()}
         self.trainable = {name: p for name, p in named.items() if p.requires_grad}
-        self.optimizer = adamw(spec.train, self.trainable)
+        self.optimizers = optimizers(spec.train, self.trainable)
         self.scaler = LossScaler(spec.precision, device)
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
         self._stored = {"model": self.network, **trained}
@@ -93,7 +93,7 @@ class Trainer:
             for part, module in self._stored.items():
                 module.load_state_dict(saved.part(part))
             self.ema.load(saved.part("ema"))
-            checkpoint.load_optimizer(self.optimizer, saved.part("optimizer"))
+            checkpoint.load_optimizers(self.optimizers, saved.part("optimizer"))
             self.scaler.load(saved.part("scaler"))
             self.overflows = int(self.scaler.overflows)
             self._window = [loss.to(self.device) for loss in saved.tensors.get("window", ())]
@@ -126,18 +126,19 @@ class Trainer:
     def train_step(self, batch: Batch, *, lr: float) -> None:
         """One optimizer step on this process's share of the global batch, in micro-batches."""
         self._lr = lr
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+        for group in itertools.chain.from_iterable(o.param_groups for o in self.optimizers):
+            group["lr"] = lr * group["scale"]
         with matrix_products(self.spec.precision):
             self._window.append(self._backward(batch))
             if self.spec.train.clip is not None:
-                self.scaler.unscale(self.optimizer)
+                self.scaler.unscale(self.optimizers)
                 parameters, clip = self.trainable.values(), self.spec.train.clip
                 self._gradient_norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
             elif self.due(self.spec.execution.log_every, ahead=1):
                 self._gradient_norm = self._total_norm() / self.scaler.scale(self._one)
-            skipped = self.scaler.step(self.optimizer)
-            self.optimizer.zero_grad(set_to_none=True)
+            skipped = self.scaler.step(self.optimizers)
+            for optimizer in self.optimizers:
+                optimizer.zero_grad(set_to_none=True)
             self.ema.update(skipped)
             for part in self.parts:
                 part.after_step(skipped)
@@ -209,9 +210,11 @@ class Trainer:
     def save(self) -> int:
         """Write a checkpoint of the present step; returns the step."""
         if self.ranks.leads:
-            optimizer = checkpoint.flat_optimizer(self.optimizer)
             parts = {part: module.state_dict() for part, module in self._stored.items()}
-            parts |= {"ema": self.ema.weights, "optimizer": optimizer}
+            parts |= {
+                "ema": self.ema.weights,
+                "optimizer": checkpoint.flat_optimizers(self.optimizers),
+            }
             parts["scaler"] = self.scaler.state()
             tensors = {f"{part}/{n}": x for part, named in parts.items() for n, x in named.items()}
             if self._window:

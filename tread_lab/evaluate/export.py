@@ -18,7 +18,7 @@ from tread_lab.data.exported import KEPT, keep_beside_weights
 from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.provenance import named
-from tread_lab.records.durable import replacing, write_json, write_text
+from tread_lab.records.durable import FORMAT, replacing, write_json, write_text
 from tread_lab.records.metric_names import value_text
 from tread_lab.records.run_folder import CONFIG, DEFAULTS, EXPORTED, RunFolder
 from tread_lab.specs.decode import encode
@@ -70,7 +70,7 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     with replacing(out / EXPORTED) as temporary:
         save_file(tensors, temporary, metadata=facts)
         _sort_facts(temporary)
-    write_text(out / SPEC, dump_yaml(encode(spec)))
+    write_text(out / SPEC, dump_yaml({"format": FORMAT, **encode(spec)}))
     keep_beside_weights(out, model.spec.data, _heldout_captions(model.spec))
     data = named(spec.data)
     config = {

@@ -19,7 +19,7 @@ from tread_lab.frames.columns import (
     is_metric,
     metric_columns,
 )
-from tread_lab.frames.trials import NO_RESULT
+from tread_lab.frames.runs import NO_RESULT
 from tread_lab.records.metric_names import IMAGES_PER_S, STEP_SECONDS, TRAIN_FLOPS, metric_kind
 from tread_lab.records.status import RunState
 

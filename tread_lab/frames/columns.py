@@ -6,18 +6,19 @@ from typing import Any
 
 import pandas as pd
 
+from tread_lab.records.metric_names import DELTA, is_difference
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.labels import value_text
 
-DELTA = "delta/"
 LOW, HIGH, COUNT, UNIT, KEPT = ":low", ":high", ":n", ":unit", ":kept"
+PLACE_AXES = ("start", "end", "route", "routes")
 OWN = (LOW, HIGH, COUNT, KEPT)  # what a trial's gap has beside its mean
 
 
 def delta_column(metric: str) -> str:
     """The column with a metric's difference to the baseline: a gap is one already."""
-    return metric if metric.startswith(("gap/", DELTA)) else DELTA + metric
+    return metric if is_difference(metric) else DELTA + metric
 
 
 def metric_columns(frame: pd.DataFrame) -> list[str]:
@@ -60,3 +61,8 @@ def is_metric(column: object) -> bool:
 def plain(value: Any) -> Any:
     """A value as a column holds it: scalars as they are, lists and mappings as compact JSON."""
     return value_text(value) if isinstance(value, dict | list | tuple) else value
+
+
+def other_axes(frame: pd.DataFrame) -> list[str]:
+    """Return the axes of the sweep that are not the route's."""
+    return [axis for axis in frame.attrs.get("axes", ()) if axis not in PLACE_AXES]

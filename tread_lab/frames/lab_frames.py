@@ -14,8 +14,7 @@ import pandas as pd
 
 from tread_lab.frames.cells import cells_frame
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW
-from tread_lab.frames.steps import training_frame
-from tread_lab.frames.trials import sweep_plan, trials_frame
+from tread_lab.frames.runs import sweep_plan, training_frame, trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
@@ -162,15 +161,14 @@ def gaps_frame(trials: pd.DataFrame) -> pd.DataFrame:
     Columns: run, cell, seed, baseline, gap (such as `gap/heldout`), mean, low, high (95% over n
     held-out images of this pair of runs), kept (the share of variance that pairing left).
     """
-    ends = {"low": LOW, "high": HIGH, "n": COUNT, "kept": KEPT}
-    rows = pd.DataFrame(columns=[*GAP_COLUMNS])
-    own = trials[trials["role"] == "trial"]
+    ends = {"mean": "", "low": LOW, "high": HIGH, "n": COUNT, "kept": KEPT}
+    parts = []
     for gap in (str(column) for column in trials.columns if f"{column}{LOW}" in trials.columns):
+        own = trials[(trials["role"] == "trial") & trials[gap].notna()]
         values = {name: own[gap + end] for name, end in ends.items()}
-        named = own[["run", "cell", "seed", "baseline"]].assign(gap=gap, mean=own[gap], **values)
-        measured = named[named["mean"].notna()]
-        rows = pd.concat([rows, measured]) if len(rows) else measured
-    return rows.reset_index(drop=True)
+        parts.append(own.assign(gap=gap, **values)[[*GAP_COLUMNS]])
+    known = [part for part in parts if len(part)] or [pd.DataFrame(columns=[*GAP_COLUMNS])]
+    return pd.concat(known, ignore_index=True)
 
 
 def history_frame(

@@ -10,13 +10,12 @@ import pandas as pd
 from tread_lab.frames.cells import disturbed, of_baseline
 from tread_lab.frames.columns import COUNT, HIGH, LOW, UNIT, require_metric
 from tread_lab.frames.ranking import ranked_cells, ranking_key
-from tread_lab.frames.texts import metric_numbers, over_texts
+from tread_lab.frames.texts import intervals_over, result_texts
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
     FAMILY_FLOPS,
     GAP_HELDOUT,
     TRAIN_FLOPS,
-    TRAIN_SECONDS,
 )
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import plain_markdown
@@ -51,8 +50,7 @@ def ranking(
     if TRAIN_FLOPS in frame:
         frame = frame.assign(**{OF_DENSE: _of_dense(frame, price)})
         ratios["flops"] = OF_DENSE
-    if price == TRAIN_FLOPS and TRAIN_SECONDS in frame:
-        frame = frame.assign(**{DEVICE_HOURS: device_hours(frame)})
+    if price == TRAIN_FLOPS and DEVICE_HOURS in frame:
         frame = frame.assign(**{HOURS_OF_DENSE: _of_dense(frame, DEVICE_HOURS)})
         frame = frame.assign(**{BUSY: disturbed(frame, DEVICE_HOURS).astype(float)})
         ratios |= {"hours": HOURS_OF_DENSE, "disturbed": BUSY}
@@ -85,9 +83,8 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
                 texts[head] += np.where(table["disturbed"] > 0, " (disturbed)", "")
         elif column != "disturbed" and ":" not in column:
             name = "gap" if column == GAP_HELDOUT else column
-            low, high, n, unit = (table[column + end] for end in ENDS)
-            texts[name] = metric_numbers(column, table[column], low, high)
-            over[name] = [o * (t != "") for o, t in zip(over_texts(column, n, unit), texts[name])]
+            texts[name] = result_texts(table, column)
+            over[name] = intervals_over(table, column)
     overs = [_over(dict(zip(over, row))) for row in zip(*over.values())]
     if "gap" in texts or any(overs):
         last = "gap" if "gap" in texts else metric
@@ -114,13 +111,6 @@ def training_price(rows: pd.DataFrame) -> str:
     parents = (whole - own).dropna()
     differ = len(parents) > 0 and parents.max() - parents.min() > 1e-6 * whole.max()
     return FAMILY_FLOPS if differ else TRAIN_FLOPS
-
-
-def device_hours(frame: pd.DataFrame) -> pd.Series[float]:
-    """Return the hours of training of each trial over all of its devices."""
-    devices = frame["run"].map(frame.attrs.get("devices", {})).fillna(1)
-    hours: pd.Series[float] = devices * frame[TRAIN_SECONDS] / 3600
-    return hours
 
 
 def _of_dense(frame: pd.DataFrame, cost: str) -> pd.Series[float]:

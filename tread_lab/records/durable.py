@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tread_lab.specs.errors import Unavailable, UserError, first_line
+from tread_lab.specs.errors import Unavailable, UserError, first_line, shown
 
 Tree = dict[str, Any]
+FORMAT = 2  # of plans and of specs of runs
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EROFS, errno.EPERM)
 
@@ -121,3 +122,16 @@ def writing(path: Path, option: str = " with --root") -> Iterator[None]:
 
 class DiskFull(Unavailable):
     """There is no room for what was to be written; what was there before is whole."""
+
+
+def of_format(tree: Any, path: Path) -> Tree:
+    """Return the tree of a plan or a spec without its format.
+
+    Raises:
+        UserError: the format is another one; names the file.
+    """
+    found = tree.pop("format", None) if isinstance(tree, dict) else None
+    if found != FORMAT:
+        remedy = "Try another --root, or the version that wrote it"
+        raise UserError(f"{path}: must have format {FORMAT}, got {shown(found)}. {remedy}.")
+    return dict(tree)

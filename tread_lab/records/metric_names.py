@@ -1,11 +1,12 @@
-"""Metric and parameter names, fixed in one place for logs, MLflow, tables and figures.
+"""The table of metrics: key, label, unit, direction and digits, and how every view shows a value.
 
-`METRIC_KINDS` says of every metric what its numbers mean: titles, legends, colours, fronts and
-rankings follow from it. Metrics of generated images say it in `specs/metrics.py`.
+Titles, legends, colours, fronts and rankings follow from `METRIC_KINDS`. Metrics of generated
+images have their entries in `specs/metrics.py`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Literal
 
@@ -15,6 +16,10 @@ from tread_lab.specs.recipe import PlainLoss
 from tread_lab.specs.routes import RouteBypass
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
+from tread_lab.specs.units import quantity, with_interval
+
+MINUS = "\N{MINUS SIGN}"
+DELTA = "delta/"  # before a metric: its difference to the baseline's
 
 TRAIN_LOSS = "train/loss"  # mean over the steps since the entry before
 LEARNING_RATE = "train/lr"
@@ -120,7 +125,7 @@ def metric_kind(name: str) -> MetricKind:
 
     A metric that neither `METRIC_KINDS` nor an installed package knows is neither quality nor cost.
     """
-    stem = re.split(r"[\[@: ]", name.removeprefix("delta/"), maxsplit=1)[0].lower()
+    stem = re.split(r"[\[@: ]", name.removeprefix(DELTA), maxsplit=1)[0].lower()
     if stem in METRIC_KINDS:
         return METRIC_KINDS[stem]
     return METRICS[stem].kind if stem in METRICS else MetricKind()
@@ -145,15 +150,33 @@ def sample_metric(metric: str, extractor: str, count: int, *, heldout: bool) -> 
     return f"{metric}{bracket}@{count_label(count)}"
 
 
-def digits(name: str) -> int:
-    """Return how many digits a value without an interval has: another sampling seed moves a metric
-    of samples by a percent or two."""
-    return 3 if "@" in name else 4
+def metric_label(name: str) -> str:
+    """Return what axes, tables and sentences call a metric: `Δ FID@10k, w=1.5`."""
+    if name.startswith(DELTA):
+        return f"Δ {metric_label(name.removeprefix(DELTA))}"
+    name, _, settings = name.partition(" ")
+    stem = re.split(r"[\[@]", name, maxsplit=1)[0]
+    text = (metric_kind(name).label or stem) + name[len(stem) :]
+    return f"{text}, {settings}" if settings else text
 
 
-def value_text(name: str, value: float) -> str:
-    """Return the value of one run: six digits, of a metric of samples as many as it can have."""
-    return f"{value:.{digits(name) if '@' in name else 6}g}"
+def is_difference(name: str) -> bool:
+    """Whether the values of a metric are differences to a baseline, which have signs."""
+    return name.startswith(("gap/", DELTA))
+
+
+def value_text(name: str, value: float, low: float = math.nan, high: float = math.nan) -> str:
+    """Return `+0.0066 ± 0.0026`, `0.2534` or `8.5 TFLOP`, as every view shows it; "" for NaN.
+
+    A value with a unit stands without its interval, which tables of costs have no room for.
+    """
+    if not math.isfinite(value):
+        return ""
+    kind, signed = metric_kind(name), is_difference(name)
+    text = with_interval(value, low, high, signed=signed, digits=kind.digits)
+    if kind.unit:
+        text = quantity(value, kind.unit, signed=signed)
+    return text.replace("-", MINUS)
 
 
 def mlflow_name(name: str) -> str:

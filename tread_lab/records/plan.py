@@ -10,19 +10,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Generic
 
-from tread_lab.records.durable import read_json
+from tread_lab.records.durable import FORMAT, of_format, read_json
 from tread_lab.specs.cell import AnySpec, Cell, ExcludedCells, Tree, Trial
 from tread_lab.specs.decode import decode, encode
-from tread_lab.specs.errors import UserError, shown
-from tread_lab.specs.evaluation import end_signature
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import EvaluationDefaults, end_signature
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.labels import ancestors, with_baseline_cells
 from tread_lab.specs.lengths import QUESTIONS, UNEQUAL, follows_length, written_shares
 from tread_lab.specs.registry import import_plugins
 from tread_lab.specs.sweep import SearchSpec
-
-FORMAT = 1  # of plan.json
 
 
 @dataclass(frozen=True)
@@ -202,9 +198,7 @@ def read_plan(path: Path) -> StoredPlan | None:
     tree = read_json(path)
     if tree is None:
         return None
-    found = tree.get("format") if isinstance(tree, dict) else None
-    if found != FORMAT:
-        raise UserError(f"{path}: must have format {FORMAT}, got {shown(found)}")
+    tree = of_format(tree, path)
     for trial in tree["trials"][:1]:  # all have those of the file
         import_plugins(trial["spec"].get("execution", {}).get("plugins", ()))
     parts: dict[str, Callable[[Any], Any]] = {

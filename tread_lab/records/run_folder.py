@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tread_lab.records.attempts import SENTENCES, Attempt, attempts_of
-from tread_lab.records.durable import read_json, write_json, write_text
+from tread_lab.records.durable import FORMAT, of_format, read_json, write_json, write_text
 from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import (
@@ -26,8 +26,7 @@ from tread_lab.records.log import (
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import EvaluationDefaults, EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.specs.yaml_text import dump_yaml, load_yaml
@@ -117,7 +116,7 @@ class RunFolder:
 
         The first defaults stay, and so do all steps that were to be kept.
         """
-        path, text = self.path / "spec.yaml", dump_yaml(encode(spec))
+        path, text = self.path / "spec.yaml", dump_yaml({"format": FORMAT, **encode(spec)})
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
         if defaults is not None and not (self.path / DEFAULTS).exists():
@@ -177,15 +176,14 @@ class RunFolder:
         """Return the tree of the spec, `None` if its file is absent.
 
         Raises:
-            UserError: the file is not YAML; names it.
+            UserError: the file is not YAML or has another format; names it.
         """
         path = self.path / "spec.yaml"
         try:
             text = path.read_text(encoding="utf-8")
         except OSError:
             return None
-        tree: dict[str, Any] = load_yaml(text, str(path))
-        return tree
+        return of_format(load_yaml(text, str(path)), path)
 
     def attempts(self) -> list[Attempt]:
         """Return all attempts in order."""

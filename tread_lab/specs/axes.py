@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tread_lab.specs.cell import Cell
-from tread_lab.specs.errors import UserError, shown
-from tread_lab.specs.fields import dotted, set_once
+from tread_lab.specs.errors import Mistakes, UserError, shown
+from tread_lab.specs.fields import set_once
 
 ZIP = "zip"  # the key under which axes vary together
 MOST_CELLS = 10_000  # times seeds
@@ -28,11 +28,15 @@ def grid(axes: Any, name: str) -> list[Cell]:
     """Return the cells of one grid, or of a list of grids, in order; equal cells are kept.
 
     Raises:
-        UserError: not axes, or more cells than anybody can mean.
+        UserError: every mistake in the axes, or more cells than anybody can mean.
     """
-    columns = [_columns("", axes, path) for path, axes in _listed(axes, name)]
-    check_count(sum(math.prod(map(len, parts)) for parts in columns), name)
-    return [_joined(parts) for grid in columns for parts in itertools.product(*grid)]
+    cells, wrong = list[Cell](), Mistakes()
+    for place, one in _listed(axes, name):
+        with wrong:
+            cells += _combined("", one, place)
+    wrong.check()
+    check_count(len(cells), name)
+    return cells
 
 
 def _listed(axes: Any, path: str) -> list[tuple[str, Any]]:
@@ -49,12 +53,6 @@ def check_count(count: int, name: str) -> None:
         raise UserError(f"{name}: {count:,} cells, more than {MOST_CELLS:,}; split the sweep")
 
 
-def cell_of(fields: Mapping[str, Any], path: str) -> Cell:
-    """Return a cell that is written out: values stand for themselves, nested fields are dotted."""
-    parts = {f"{path}.{key}": dotted({key: value}, empty=True) for key, value in fields.items()}
-    return _joined(cell for (cell,) in _apart((at, [dict(part)]) for at, part in parts.items()))
-
-
 def distinct(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
     """Split cells into the first ones that set something, and those that set the same again."""
     first_cells: dict[str, Cell] = {}
@@ -65,62 +63,41 @@ def distinct(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
     return list(first_cells.values()), repeated
 
 
-def _columns(prefix: str, axes: Any, path: str) -> list[list[Cell]]:
-    """Return the settings of every axis of a grid."""
-    if not isinstance(axes, Mapping):
-        raise UserError(f"expected a mapping of axes, got {shown(axes)}").at(path)
-    columns: list[tuple[str, list[Cell]]] = []
+def _combined(prefix: str, axes: Any, path: str, *, zipped: bool = False) -> list[Cell]:
+    """Return the settings of all axes of a mapping, each with each, or of axes that vary together
+    the first of each, the second of each."""
+    if not isinstance(axes, Mapping) or (zipped and not axes):
+        raise UserError(f"must be a mapping of axes, got {shown(axes)}").at(path)
+    columns, wrong = dict[str, list[Cell]](), Mistakes()
     for key, values in axes.items():
-        place = f"{path}.{key}"
-        if key == ZIP:
-            columns += [(at, _zipped(prefix, zipped, at)) for at, zipped in _listed(values, place)]
-        else:
-            columns.append((place, _axis(f"{prefix}{key}", values, place)))
-    return _apart(columns)
-
-
-def _apart(columns: Iterable[tuple[str, list[Cell]]]) -> list[list[Cell]]:
-    """Return columns without their places; refuse a field that two of them set."""
+        together, own = key == ZIP and not zipped, f"{path}.{key}"
+        for place, part in _listed(values, own) if together else [(own, values)]:
+            with wrong:
+                if together:
+                    columns[place] = _combined(prefix, part, place, zipped=True)
+                elif isinstance(part, Mapping):
+                    columns[place] = _combined(f"{prefix}{key}.", part, place, zipped=zipped)
+                else:
+                    columns[place] = _axis(f"{prefix}{key}", part, place)
+    wrong.check()
     places: dict[str, str] = {}
-    apart = []
-    for place, column in columns:
-        set_once(places, dict.fromkeys(key for cell in column for key in cell), place)
-        apart.append(column)
-    return apart
+    for place, column in columns.items():
+        set_once(places, dict.fromkeys(name for cell in column for name in cell), place)
+    if not zipped:
+        check_count(math.prod(map(len, columns.values())), path)
+    elif len({*map(len, columns.values())}) > 1:
+        counts = ", ".join(f"{place} has {len(column)}" for place, column in columns.items())
+        raise UserError(f"{path}: must have equally many values on each axis; {counts}")
+    rows = zip(*columns.values()) if zipped else itertools.product(*columns.values())
+    return [{name: value for cell in row for name, value in cell.items()} for row in rows]
 
 
-def _zipped(prefix: str, axes: Any, path: str) -> list[Cell]:
-    """Return the settings of axes that vary together: the first of each, the second of each."""
-    if not isinstance(axes, Mapping) or not axes:
-        raise UserError(f"expected axes that vary together, got {shown(axes)}").at(path)
-    columns: dict[Any, list[Cell]] = {}
-    for key, values in axes.items():
-        place = f"{path}.{key}"
-        if isinstance(values, Mapping):
-            columns[key] = _zipped(f"{prefix}{key}.", values, place)
-        else:
-            columns[key] = _axis(f"{prefix}{key}", values, place)
-    if len({len(column) for column in columns.values()}) > 1:
-        counts = ", ".join(f"{key} has {len(column)}" for key, column in columns.items())
-        raise UserError(f"axes that vary together have equally many values; {counts}").at(path)
-    named = ((f"{path}.{key}", column) for key, column in columns.items())
-    return [_joined(parts) for parts in zip(*_apart(named))]
-
-
-def _joined(parts: Iterable[Cell]) -> Cell:
-    return {key: value for part in parts for key, value in part.items()}
-
-
-def _axis(key: str, values: Any, path: str) -> list[Cell]:
+def _axis(name: str, values: Any, path: str) -> list[Cell]:
     """Return the settings that one axis runs through."""
-    if isinstance(values, Mapping):
-        columns = _columns(f"{key}.", values, path)
-        check_count(math.prod(map(len, columns)), path)
-        return [_joined(parts) for parts in itertools.product(*columns)]
     settings = [
-        {f"{key}.{sub}": item for sub, item in value.items()}
+        {f"{name}.{part}": item for part, item in value.items()}
         if isinstance(value, Mapping) and value
-        else {key: value}
+        else {name: value}
         for value in _values(values, path)
     ]
     if not settings:
@@ -164,24 +141,14 @@ def numbers(text: str, path: str) -> list[int] | list[float]:
 def _scaled(
     start: str, end: str, scale: str, count: str | None, *, place: str
 ) -> list[int] | list[float]:
-    """Return the numbers that a scale puts between two; equal ones once.
-
-    They have three digits, or as many as keep them apart and between the two.
-    """
+    """Return the numbers that a scale puts between two, with three digits or, where these leave
+    fewer numbers, with all; equal ones once, whole ones where both ends are written so."""
     first, last, values = float(start), float(end), int(count or _VALUES)
     if not first < last or values < 2 or (scale == "log" and first <= 0):
-        raise UserError("from a smaller to a larger number, log from above 0").at(place)
+        raise UserError("must be from a smaller to a larger number, log from above 0").at(place)
     check_count(values, place)
     inner = [_SCALES[scale](first, last, k / (values - 1)) for k in range(1, values - 1)]
+    rounded = [first, *(float(f"{x:.3g}") for x in inner), last]
+    exact = rounded if [*dict.fromkeys(rounded)] == sorted(rounded) else [first, *inner, last]
     is_whole = {".", "e"}.isdisjoint(start + end)
-
-    def rounded(digits: int) -> list[Any]:
-        every = dict.fromkeys([first, *(float(f"{x:.{digits}g}") for x in inner), last])
-        return list(dict.fromkeys(map(round, every))) if is_whole else list(every)
-
-    exact = rounded(_EXACT)
-    tried = (rounded(digits) for digits in range(3, _EXACT))
-    return next((x for x in tried if len(x) == len(exact) and x == sorted(x)), exact)
-
-
-_EXACT = 17  # digits of a float
+    return list(dict.fromkeys(map(round, exact))) if is_whole else list(dict.fromkeys(exact))

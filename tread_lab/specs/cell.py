@@ -79,18 +79,6 @@ def labelled(cell: Cell) -> Cell:
     return {axis_label(key): value for key, value in cell.items()}
 
 
-def is_computed(value: Any) -> bool:
-    """Whether a value is an expression to compute: `=B-4`."""
-    return isinstance(value, str) and value.startswith("=")
-
-
-def has_computed(value: Any) -> bool:
-    """Whether there is an `=expression` anywhere in a plain tree."""
-    if isinstance(value, Mapping):
-        return any(map(has_computed, value.values()))
-    return any(map(has_computed, value)) if isinstance(value, list | tuple) else is_computed(value)
-
-
 class SharedParts:
     """Decodes the trees of runs; equal parts of them once."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import math
@@ -10,9 +9,9 @@ import re
 import types
 import typing
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
-from tread_lab.specs.errors import Mistakes, UserError, shown, suggest
+from tread_lab.specs.errors import Mistakes, UserError, placed, shown, suggest
 from tread_lab.specs.systems import Variants
 
 T = TypeVar("T")
@@ -24,7 +23,16 @@ _WORDS = {
     str: "a text",
     tuple: "a list",
 }
-_RANGE = re.compile(r"[-+.\de]+(:|\.\.)[-+.\de]+.*")  # `1e-3:1e-2`, which axes alone have
+_N = r"-?[.\d]+(?:e[-+]?\d+)?"
+# `1e-3:1e-2`, `suggest_float("lr", 1e-3, 1e-2)`: ranges of other tools, which axes write as `..`
+_RANGE = re.compile(rf"(?<![\w.])(\[?)({_N})(?:, *|:|\.\.)({_N})(?![\w.])")
+
+
+class Field(NamedTuple):
+    """A field of a spec: its type with what it is annotated with, and its default."""
+
+    hint: Any
+    default: Any = dataclasses.MISSING
 
 
 def decode(cls: type[T], tree: Any, path: str = "") -> T:
@@ -40,12 +48,13 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
     if isinstance(tree, cls):
         return tree
     fields, values, wrong = fields_of(typing.cast(Any, cls)), dict[str, Any](), Mistakes()
-    tree = _opened(cls, tree, path)
+    with placed(path):
+        tree = opened(cls, tree)
     for name in dict.fromkeys((*fields, *tree)):
         with wrong:
             if name in tree:
                 values[name] = decode_field(cls, name, tree[name], path)
-            elif fields[name][1]:
+            elif fields[name].default is dataclasses.MISSING:
                 raise UserError(f"missing key {name!r}").at(path)
     wrong.check()
     try:
@@ -63,7 +72,7 @@ def decode_field(cls: type, name: str, value: Any, path: str = "") -> Any:
     fields = fields_of(cls)
     if name not in fields:
         raise UserError(f"unknown key {name!r}{suggest(str(name), fields)}").at(path)
-    return _value(fields[name][0], value, f"{path}.{name}" if path else name)
+    return decode_value(fields[name].hint, value, f"{path}.{name}" if path else name)
 
 
 def _dotted(path: str, line: str, fields: Mapping[str, Any]) -> str:
@@ -79,20 +88,26 @@ def settle(spec: object, **fields: Any) -> None:
 
 
 @functools.cache
-def fields_of(cls: Any) -> dict[str, tuple[Any, bool]]:
-    """Return field name -> (type hint, whether it must be given)."""
-    hints = typing.get_type_hints(cls, include_extras=True)
-    missing = dataclasses.MISSING
+def fields_of(cls: Any) -> dict[str, Field]:
+    """Return the fields of a dataclass by name."""
+    hints, missing = typing.get_type_hints(cls, include_extras=True), dataclasses.MISSING
     return {
-        f.name: (hints[f.name], f.default is missing and f.default_factory is missing)
-        for f in dataclasses.fields(cls)
+        field.name: Field(
+            hints[field.name],
+            field.default if field.default_factory is missing else field.default_factory(),
+        )
+        for field in dataclasses.fields(cls)
     }
 
 
-def default_of(field: dataclasses.Field[Any]) -> Any:
-    """Return the default of a field; `MISSING` of one that must be given."""
-    made = field.default_factory
-    return field.default if made is dataclasses.MISSING else made()
+def classes_of(hint: Any) -> tuple[Any, ...]:
+    """Return the dataclasses in a type, the first one meant where no `kind` is written."""
+    if dataclasses.is_dataclass(hint):
+        return (hint,)
+    parts = get_args(hint)
+    if get_origin(hint) is Annotated and isinstance(parts[1], Variants):
+        return parts[1].classes
+    return tuple(cls for part in parts for cls in classes_of(part))
 
 
 def unhashed(default: Any = dataclasses.MISSING, factory: Any = dataclasses.MISSING) -> Any:
@@ -112,26 +127,30 @@ def encode(value: Any) -> Any:
     return value
 
 
-def _opened(cls: Any, tree: Any, path: str) -> Mapping[str, Any]:
+def opened(cls: Any, tree: Any) -> Mapping[str, Any]:
     """Return the mapping of a dataclass; a shorthand is written out."""
     if isinstance(tree, Mapping):
         return tree
     if tree is None or isinstance(tree, list | tuple) or not hasattr(cls, "from_shorthand"):
-        raise UserError(f"must be a mapping, got {shown(tree)}").at(path)
-    try:
-        written: Mapping[str, Any] = cls.from_shorthand(tree)
-    except UserError as error:
-        raise error.at(path) from None
+        example = [(name, field.default) for name, field in fields_of(cls).items()] if cls else []
+        remedy = ". Try {{{}: {}}}.".format(*example[0]) if example else ""
+        raise UserError(f"must be a mapping, got {shown(tree)}{remedy}")
+    written: Mapping[str, Any] = cls.from_shorthand(tree)
     return written
 
 
-def _value(hint: Any, value: Any, path: str) -> Any:
+def decode_value(hint: Any, value: Any, path: str) -> Any:
     """Decode a value of any type that a field may have."""
     form, parts = get_origin(hint) or hint, get_args(hint)
-    if form is Annotated:
-        return _annotated(parts, value, path)
-    if form in (Union, types.UnionType):
-        return _union(parts, value, path)
+    if form is Annotated and not isinstance(parts[1], Variants):
+        decoded = decode_value(parts[0], value, path)
+        with placed(path):
+            parts[1](decoded)
+        return decoded
+    if value is None and type(None) in (*parts, *get_args(parts[0] if form is Annotated else None)):
+        return None
+    if form in (Annotated, Union, types.UnionType):
+        return _union(hint, [part for part in parts if part is not type(None)], value, path)
     if form is tuple:
         return _tuple(parts, value, path)
     if dataclasses.is_dataclass(hint):
@@ -139,24 +158,9 @@ def _value(hint: Any, value: Any, path: str) -> Any:
     if form is Literal and (value not in parts or type(value) not in map(type, parts)):
         raise UserError(f"must be one of {', '.join(map(str, parts))}, got {shown(value)}").at(path)
     if form in (dict, Mapping):
-        if not isinstance(value, Mapping):
-            raise UserError(f"must be a mapping, got {shown(value)}").at(path)
-        return dict(value)
+        with placed(path):
+            return dict(opened(None, value))
     return value if form in (Any, Literal) else _scalar(hint, value, path)
-
-
-def _annotated(parts: tuple[Any, ...], value: Any, path: str) -> Any:
-    """Decode one of several classes, or a value that a check accepts."""
-    hint, check = parts
-    if isinstance(check, Variants):
-        none = value is None and type(None) in get_args(hint)
-        return None if none else _tagged(check.classes, value, path)
-    decoded = _value(hint, value, path)
-    try:
-        check(decoded)
-    except UserError as error:
-        raise error.at(path) from None
-    return decoded
 
 
 def _tuple(hints: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
@@ -169,28 +173,20 @@ def _tuple(hints: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
     items, wrong = list[Any](), Mistakes()
     for k, (hint, item) in enumerate(zip(hints, value)):
         with wrong:
-            items.append(_value(hint, item, f"{path}[{k}]"))
+            items.append(decode_value(hint, item, f"{path}[{k}]"))
     wrong.check()
     return tuple(items)
 
 
-def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
-    """Decode `X | None`, a union of dataclasses told apart by `kind`, or a union of other types."""
-    if value is None and type(None) in options:
-        return None
-    options = tuple(option for option in options if option is not type(None))
-    if len(options) == 1:
-        return _value(options[0], value, path)
-    if all(map(dataclasses.is_dataclass, options)):
-        return _tagged(options, value, path)
+def _union(hint: Any, options: list[Any], value: Any, path: str) -> Any:
+    """Decode `X | None`, dataclasses told apart by `kind`, or one of several plain types."""
+    if classes := classes_of(hint):
+        return _tagged(classes, value, path)
     forms = [get_origin(option) or option for option in options]
     own = tuple if isinstance(value, list) else type(value)
-    if own in forms:
-        return _value(options[forms.index(own)], value, path)
-    for option in options:
-        with contextlib.suppress(UserError):
-            return _value(option, value, path)
-    names = " or ".join(_WORDS.get(form, form.__name__) for form in forms)
+    if len(options) == 1 or own in forms:
+        return decode_value(options[forms.index(own) if own in forms else 0], value, path)
+    names = " or ".join(_WORDS[form] for form in forms)
     raise UserError(f"must be {names}, got {shown(value)}").at(path)
 
 
@@ -218,8 +214,10 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
     if hint is int and type(value) is float and value.is_integer():
         return int(value)
     if type(value) is not hint:
-        several = hint in (int, float) and isinstance(value, str) and _RANGE.fullmatch(value)
-        first, _, last = re.split(r"(:|\.\.)", str(value), maxsplit=1) if several else ("", "", "")
-        remedy = f". Try 'axes.{path}={first}..{last.split()[0]} log'" if several else ""
+        ends = _RANGE.search(str(value)) if hint in (int, float) else None
+        remedy = f". Try 'axes.{path.removeprefix('axes.')}=" if ends else ""
+        if ends:
+            listed = f"[{ends[2]}, {ends[3]}]'"
+            remedy += listed if ends[1] else f"{ends[2]}..{ends[3]} log'"
         raise UserError(f"must be {_WORDS[hint]}, got {shown(value)}{remedy}").at(path)
     return value

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TypeVar
 
@@ -11,27 +12,26 @@ T = TypeVar("T")
 
 _LONGEST = 1_000  # characters of a line
 
-# Names of other tools and papers -> the name here.
+# Names of other tools and papers -> the names here, of which the first that is known is meant.
 SYNONYMS = {
     **{"learning_rate": "lr", "batch_size": "batch", "wd": "weight_decay", "grad_clip": "clip"},
-    **{
-        "max_norm": "clip",
-        "gradient_clipping": "clip",
-        "ema_decay": "ema",
-        "lr_scheduler": "schedule",
-    },
+    **dict.fromkeys(("max_norm", "gradient_clipping", "gradient_clip_val"), "clip"),
+    **{"ema_decay": "ema", "lr_scheduler": "schedule", "per_device_train_batch_size": "batch"},
     **dict.fromkeys(("epochs", "max_steps", "num_steps", "iterations", "train_steps"), "steps"),
+    **dict.fromkeys(("num_train_epochs", "num_epochs", "max_epochs"), "steps"),
     **dict.fromkeys(("selection_rate", "mask_ratio", "masking_ratio", "drop_rate"), "rate"),
     **{"warmup_steps": "warmup", "num_inference_steps": "steps", "guidance_scale": "guidance"},
     **dict.fromkeys(("dtype", "mixed_precision", "amp", "bf16", "fp16"), "precision"),
     **{"image_size": "size", "resolution": "size", "num_classes": "classes", "arch": "model"},
     **{"dataset": "source", "data_path": "path", "data_dir": "path", "num_workers": "workers"},
-    **dict.fromkeys(("n_trials", "num_samples", "count", "run_cap"), "trials"),
-    **{"parameters": "axes", "params": "axes", "grid": "axes", "method": "search"},
-    **dict.fromkeys(("metric", "metrics", "goal", "direction"), "objectives"),
+    **dict.fromkeys(("n_trials", "num_samples", "count", "run_cap"), "search.trials trials"),
+    **dict.fromkeys(("parameters", "params", "grid", "param_space", "search_space"), "axes"),
+    **{"method": "search sampler", "algo": "search sampler", "search_alg": "search sampler"},
+    **dict.fromkeys(("metric", "metrics", "goal", "direction", "mode"), "objectives search"),
     **{"grace_period": "grace", "reduction_factor": "reduction", "early_terminate": "stop_early"},
-    **{"scheduler": "stop_early", "time_budget_s": "hours", "timeout": "hours"},
+    **{"scheduler": "stop_early schedule", "time_budget_s": "hours", "timeout": "hours"},
     **{"random_seed": "seed", "checkpoint": "init_from", "resume_from": "init_from"},
+    **{"n_startup_trials": "startup", "max_concurrent_trials": "parallel", "pruner": "stop_early"},
 }
 
 
@@ -75,6 +75,15 @@ class Unavailable(UserError):
     exit_code = 3
 
 
+@contextlib.contextmanager
+def placed(path: str) -> Iterator[None]:
+    """Put a place in front of the mistakes that are raised within it."""
+    try:
+        yield
+    except UserError as error:
+        raise error.at(path) from None
+
+
 class Mistakes(list[str]):
     """Collects the mistakes that are raised within it, to raise all of them together."""
 
@@ -112,9 +121,9 @@ def near(name: str, known: Iterable[str]) -> str | None:
     """Return the known name, dotted or not, that is meant: by its last part, by what other tools
     call it, or by its letters."""
     names, leaf = sorted(known, key=len), name.rpartition(".")[2]
-    for last in (leaf, SYNONYMS.get(leaf.lower())):
-        if found := [one for one in names if one.rpartition(".")[2] == last]:
-            return found[0]
+    for meant in (leaf, *SYNONYMS.get(leaf.lower(), "").split()):
+        if found := [one for one in names if meant in (one, one.rpartition(".")[2])]:
+            return meant if meant in names else found[0]
     return next(iter(difflib.get_close_matches(name, names, n=1)), None)
 
 

@@ -72,12 +72,12 @@ def joined(items: Sequence[Any]) -> list[Any]:
     """
     whole: list[Any] = []
     for item in items:
-        text, last = str(item).strip().lower(), whole[-1] if whole else None
+        before = whole[-1] if whole and isinstance(whole[-1], str) else ""
+        text = str(item).strip().lower()
         is_step = text in (END, BASELINE) or _STEP.fullmatch(text)
-        if isinstance(last, str) and (item == AT or (is_step and f" {AT}" in last)):
-            whole[-1] = f"{last} {item}"
-        else:
-            whole.append(item)
+        if before and (item == AT or (is_step and f" {AT}" in before)):
+            item = f"{whole.pop()} {item}"
+        whole.append(item)
     return whole
 
 
@@ -258,3 +258,32 @@ class SamplesSpec:
 
 EvaluationSpec = HeldoutSpec | SimilaritySpec | SamplesSpec
 KINDS: dict[str, type[EvaluationSpec]] = {spec.kind: spec for spec in get_args(EvaluationSpec)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationDefaults:
+    """Settings of evaluations that name none: those of an experiment, kept with each of its runs.
+
+    Names of metrics list only deviations from these settings.
+
+    Attributes:
+        sampler: the experiment's sampler as written; other fields have the defaults of the class.
+        reference: statistics that images are compared with; `None` for held-out images.
+        heldout_loss, layer_similarity: the first probe of each kind that is planned.
+    """
+
+    sampler: Mapping[str, Any] = field(default_factory=dict)
+    reference: ReferenceSpec | None = None
+    heldout_loss: HeldoutSpec = field(default_factory=HeldoutSpec)
+    layer_similarity: SimilaritySpec = field(default_factory=SimilaritySpec)
+
+    def with_probes(self, planned: Iterable[EvaluationSpec]) -> EvaluationDefaults:
+        """Return the defaults with the first planned probe of each kind."""
+        probes = [spec for spec in planned if not isinstance(spec, SamplesSpec)]
+        first = {spec.kind: replace(spec, step=None) for spec in reversed(probes)}
+        return replace(self, **first)  # type: ignore[arg-type]
+
+    def without_folders(self) -> EvaluationDefaults:
+        """Return the defaults with a reference that is found by its name."""
+        named = None if self.reference is None else replace(self.reference, path=None)
+        return replace(self, reference=named)

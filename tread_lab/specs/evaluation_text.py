@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tread_lab.specs.cell import Tree
-from tread_lab.specs.decode import decode, encode
-from tread_lab.specs.errors import UserError, shown, suggest
+from tread_lab.specs.decode import decode, encode, opened
+from tread_lab.specs.errors import UserError, placed, shown, suggest
 from tread_lab.specs.evaluation import (
     AT,
     KINDS,
+    EvaluationDefaults,
     EvaluationSpec,
     SamplerSpec,
     SamplesSpec,
@@ -21,9 +22,8 @@ from tread_lab.specs.evaluation import (
     steps_of,
     without_step,
 )
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
-from tread_lab.specs.fields import dotted
-from tread_lab.specs.guidance import GuidanceSpec, RateSpec, in_short
+from tread_lab.specs.fields import dotted, merged
+from tread_lab.specs.guidance import in_short
 from tread_lab.specs.labels import value_text
 from tread_lab.specs.metrics import HELDOUT, METRICS, OWN_FEATURES
 from tread_lab.specs.units import short
@@ -49,8 +49,7 @@ def decode_evaluations(
         UserError: an unknown evaluation or a wrong option, with its dotted path.
     """
     if not isinstance(items, list | tuple):
-        example = "expected a list such as [heldout_loss, fd@1k]"
-        raise UserError(f"evaluate: {example}, got {shown(items)}")
+        raise UserError(f"evaluate: must be a list, got {shown(items)}. Try [heldout_loss, fd@1k].")
     usual = defaults or EvaluationDefaults()
     decode(SamplerSpec, usual.sampler, "sampler")  # which no evaluation here may use
     places = [(item, f"evaluate[{k}]") for k, item in enumerate(joined(items))]
@@ -64,36 +63,29 @@ def decode_evaluations(
 
 def _evaluations(
     item: Any, usual: EvaluationDefaults, cell: Mapping[str, Any], path: str
-) -> Iterator[EvaluationSpec]:
-    """Yield the evaluation of an item, once for each of its steps."""
+) -> list[EvaluationSpec]:
+    """Return the evaluation of an item, once for each of its steps."""
     if isinstance(item, SamplesSpec) and cell:
         item = {"samples": {k: v for k, v in encode(item).items() if k != "kind"}}
-    elif isinstance(item, EvaluationSpec):
-        yield item
-        return
-    kind, written = _kind_and_options(item, path)
+    if isinstance(item, EvaluationSpec):
+        return [item]
+    kind, options = _kind_and_options(item, path)
     path = f"{path}.{kind}"
-    options = _options(written, path)
-    if kind == "samples":
-        own = _options(options.get("sampler"), f"{path}.sampler")
-        options["sampler"] = _with_cell({**usual.sampler, **own}, cell)
-        reference = options.get("reference", usual.reference)
-        options["reference"] = None if reference == HELDOUT else reference
-    else:
-        options = {**without_step(encode(getattr(usual, kind))), **options}
-    if AT not in options:
-        yield decode(KINDS[kind], options, path)
-        return
-    if "step" in options:
-        raise UserError(f"`{AT}` and `step` say the same; leave one").at(path)
-    try:
-        steps = steps_of(options.pop(AT))
-    except UserError as error:
-        raise error.at(path) from None
-    yield from (decode(KINDS[kind], {**options, "step": step}, path) for step in steps)
+    with placed(path):
+        if kind == "samples":
+            own = opened(None, options.get("sampler") or {})
+            options["sampler"] = merged(SamplerSpec, {**usual.sampler, **own}, cell)
+            reference = options.get("reference", usual.reference)
+            options["reference"] = None if reference == HELDOUT else reference
+        else:
+            options = {**without_step(encode(getattr(usual, kind))), **options}
+        if {AT, "step"} <= {*options}:
+            raise UserError(f"`{AT}` and `step` say the same; leave one")
+        steps = steps_of(options.pop(AT)) if AT in options else (options.get("step"),)
+    return [decode(KINDS[kind], {**options, "step": step}, path) for step in steps]
 
 
-def _kind_and_options(item: Any, path: str) -> tuple[str, Any]:
+def _kind_and_options(item: Any, path: str) -> tuple[str, dict[str, Any]]:
     """Return `samples` and its options for `fd@1k`, `heldout_loss` and `{}` for that name alone.
 
     The steps after ` at ` are the option `at`.
@@ -108,37 +100,13 @@ def _kind_and_options(item: Any, path: str) -> tuple[str, Any]:
             return "samples", {"metrics": [match[1].lower()], "count": count, **heldout, **at}
         item = {name.strip(): at}
     if not isinstance(item, Mapping) or len(item) != 1:
-        raise UserError(f"expected a name or {{name: options}}, got {shown(item)}").at(path)
+        raise UserError(f"must be a name or {{name: options}}, got {shown(item)}").at(path)
     ((kind, options),) = item.items()
     if kind not in KINDS:
         names = [*KINDS, *(f"{name}@1k" for name in METRICS)]
         raise UserError(f"unknown evaluation {kind!r}{suggest(str(kind), names)}").at(path)
-    return kind, options
-
-
-def _options(value: Any, path: str) -> dict[str, Any]:
-    if value and not isinstance(value, Mapping):
-        raise UserError(f"expected a mapping, got {shown(value)}").at(path)
-    return dict(value or {})
-
-
-_SHORTHANDS: dict[str, Any] = {"guidance": GuidanceSpec, "rate": RateSpec}
-
-
-def _with_cell(tree: dict[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Set dotted fields of a sampler's tree; a shorthand above them is written out."""
-    for key, value in cell.items():
-        *parents, leaf = key.split(".")
-        node = tree
-        for parent in parents:
-            inner = node.get(parent, {})
-            if not isinstance(inner, Mapping):
-                short = _SHORTHANDS.get(parent)
-                inner = short.from_shorthand(inner) if short else {}
-            node[parent] = dict(inner)
-            node = node[parent]
-        node[leaf] = value
-    return tree
+    with placed(f"{path}.{kind}"):
+        return kind, dict(opened(None, options or {}))
 
 
 def _merged(specs: Iterable[EvaluationSpec]) -> tuple[EvaluationSpec, ...]:
@@ -232,8 +200,7 @@ def _differing(one: Tree, other: Tree) -> list[str]:
     """Return the fields in which evaluations differ; the weight says whether there is CFG."""
     fields = dict.fromkeys(field for field in [*one, *other] if field != "metrics")
     values = {field: {repr(one.get(field)), repr(other.get(field))} for field in fields}
-    plain = {repr(""), repr("CFG")}
-    return [f for f, texts in values.items() if len(texts) > 1 and not texts <= plain]
+    return [f for f, texts in values.items() if len(texts) > 1 and not texts <= {"''", "'CFG'"}]
 
 
 def _setting(field: str, value: Any) -> str:

@@ -2,48 +2,80 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
-import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from tread_lab.specs.decode import decode, decode_field, encode, fields_of
-from tread_lab.specs.errors import UserError, near, shown, suggest
-from tread_lab.specs.model import ModelSpec
-from tread_lab.specs.recipe import EmaSpec
-from tread_lab.specs.routes import ReEntrySpec, RouteSpec
-from tread_lab.specs.run import InitSpec, RunSpec
-from tread_lab.specs.systems import SYSTEMS, Variants
+from tread_lab.specs.decode import (
+    classes_of,
+    decode,
+    decode_field,
+    decode_value,
+    encode,
+    fields_of,
+    opened,
+)
+from tread_lab.specs.errors import Mistakes, UserError, near, placed, shown, suggest
+from tread_lab.specs.routes import RouteSpec
+from tread_lab.specs.run import BESIDE, InitSpec, RunSpec
 
 TOP = tuple(field.name for field in dataclasses.fields(RunSpec))
-# A field that may be one value -> what the value says, whose parts can be set.
-_WRITTEN_OUT: Mapping[str, Callable[[Any], dict[str, Any]]] = {
-    "model": ModelSpec.from_shorthand,
-    "ema": EmaSpec.from_shorthand,
-    "re_entry": ReEntrySpec.from_shorthand,
-    **dict.fromkeys(("process", "bypass", "loss"), lambda kind: {"kind": kind}),
-    "captions": lambda encoder: {"encoder": encoder},
-}
-# A section that is always a mapping -> an override of a part of it.
-_SECTIONS = {
-    "train": "train.lr=1e-3",
-    "data": "data.path=FOLDER",
-    "execution": "execution.log_every=20",
-    "init_from": "init_from.file=WEIGHTS",
-}
-_KINDS = ("process", "bypass", "loss")  # sections whose kind may stand alone
 SHORT = ("route", "rate")  # the first route, and the selection rate of all routes
+_OF_OTHER_RUNS = re.compile(r"^((then|init_from\.run)\.)+")
+# Keys below an axis in sweeps of W&B and Ray Tune.
+_RANGE_KEYS = re.compile(r"(.+)\.(min|max|values?|distribution|grid_search)")
 
 
-def check_field(key: str) -> None:
-    """Refuse a dotted field that no run has."""
-    own = re.sub(r"^((then|init_from\.run)\.)+", "", key)
-    if own in {*SHORT, "then", *all_fields()}:
-        return
-    raise UserError(f"no such field{near_field(own)}")
+def is_computed(value: Any) -> bool:
+    """Whether a value is an expression to compute: `=B-4`."""
+    return isinstance(value, str) and value.startswith("=")
+
+
+def has_computed(value: Any) -> bool:
+    """Whether there is an `=expression` anywhere in a plain tree."""
+    if isinstance(value, Mapping):
+        return any(map(has_computed, value.values()))
+    return any(map(has_computed, value)) if isinstance(value, list | tuple) else is_computed(value)
+
+
+def check_fields(
+    fields: Iterable[tuple[str, Any]], place: str = "", others: Iterable[str] = SHORT
+) -> None:
+    """Refuse dotted fields that no run has, and values that none of them can have.
+
+    Args:
+        place: where they are written, with a dot, such as `axes.`.
+        others: names that are valid beside the dotted fields.
+
+    Raises:
+        UserError: every one of them.
+    """
+    hints, wrong = dict[str, list[Any]](), Mistakes()
+    for name, hint in _walk(RunSpec, ""):
+        hints.setdefault(name, []).append(hint)
+    for key, value in fields:
+        own = _OF_OTHER_RUNS.sub("", key)
+        own = "route.rate" if own == "rate" else own
+        with wrong:
+            if (axis := _RANGE_KEYS.fullmatch(own)) is not None and axis[1] in hints:
+                remedy = "Try [1e-3, 3e-3] or 1e-4..1e-2 log."
+                raise UserError(f"must be values or a range. {remedy}").at(f"{place}{axis[1]}")
+            if own not in {*hints, "route", "then"}:
+                raise UserError(f"no such field{near_field(own, others)}").at(f"{place}{key}")
+            if own not in ("then", "init_from.run") and not has_computed(value):
+                _check_value(hints.get(own, [RouteSpec]), value, f"{place}{key}")
+    wrong.check()
+
+
+def _check_value(hints: Sequence[Any], value: Any, path: str) -> None:
+    """Refuse a value that no field of a name can have; classes of several kinds may share one."""
+    wrong = Mistakes()
+    for hint in hints:
+        with wrong:
+            decode_value(hint, value, path)
+            return
+    raise UserError(wrong[-1])
 
 
 def near_field(key: str, others: Iterable[str] = SHORT) -> str:
@@ -57,33 +89,18 @@ def near_field(key: str, others: Iterable[str] = SHORT) -> str:
     return suggest(key, {name for name in (*others, *TOP) if "." not in name})
 
 
-def all_fields() -> tuple[str, ...]:
-    """Return every dotted field of a run, without those of its parents."""
-    return _fields_with(tuple(SYSTEMS))
+def all_fields(cls: type = RunSpec) -> tuple[str, ...]:
+    """Return every dotted field of a run or another spec, without those of its parents."""
+    return tuple(dict.fromkeys(name for name, _ in _walk(cls, "")))
 
 
-@functools.cache
-def _fields_with(systems: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the dotted fields of a run where there are these systems."""
-    return tuple(dict.fromkeys(_walk(RunSpec, "")))
-
-
-def _walk(cls: Any, prefix: str) -> Iterator[str]:
-    """Yield the dotted fields below a dataclass."""
+def _walk(cls: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted fields below a dataclass, with their types."""
     for name, (hint, _) in fields_of(cls).items():
-        yield prefix + name
+        yield prefix + name, hint
         below = "route." if name == "routes" else f"{prefix}{name}."
-        for part in _classes(hint) if cls is not InitSpec else ():
+        for part in classes_of(hint) if cls is not InitSpec else ():
             yield from _walk(part, below)
-
-
-def _classes(hint: Any) -> tuple[Any, ...]:
-    """Return the dataclasses in a type hint."""
-    if dataclasses.is_dataclass(hint):
-        return (hint,)
-    if variants := [said for said in get_args(hint) if isinstance(said, Variants)]:
-        return variants[0].classes
-    return tuple(cls for part in get_args(hint) for cls in _classes(part))
 
 
 def field_value(tree: Mapping[str, Any], key: str) -> Any:
@@ -96,8 +113,9 @@ def field_value(tree: Mapping[str, Any], key: str) -> Any:
     try:
         return value_at(tree, [head, *below])
     except KeyError:
-        part = encode(decode_field(RunSpec, head, tree[head])) if head in tree else _default(head)
-        return value_at(part, below)
+        default = fields_of(RunSpec)[head].default
+        part = encode(decode_field(RunSpec, head, tree[head])) if head in tree else encode(default)
+        return value_at(None if part is dataclasses.MISSING else part, below)
 
 
 def value_at(tree: Any, keys: Sequence[str]) -> Any:
@@ -113,65 +131,38 @@ def value_at(tree: Any, keys: Sequence[str]) -> Any:
     return tree
 
 
-def dotted(
-    tree: Mapping[str, Any], prefix: str = "", *, empty: bool = False
-) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves by dotted name: `{train: {lr: 1}}` gives (`train.lr`, 1).
-
-    Lists stay whole; an empty mapping is a leaf only if `empty` is set.
-    """
+def dotted(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves by dotted name: `{train: {lr: 1}}` gives (`train.lr`, 1); lists and empty
+    mappings stay whole."""
     for name, value in tree.items():
-        if isinstance(value, Mapping) and (value or not empty):
-            yield from dotted(value, f"{prefix}{name}.", empty=empty)
+        if isinstance(value, Mapping) and value:
+            yield from dotted(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
-@functools.cache
-def _default(name: str) -> Any:
-    """Return the plain tree of a field that nothing sets; `None` for one that must be set."""
-    field = RunSpec.__dataclass_fields__[name]
-    if field.default_factory is not dataclasses.MISSING:
-        return encode(field.default_factory())
-    return None if field.default is dataclasses.MISSING else encode(field.default)
+def leaves_of(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the dotted fields that fields and their nested mappings set; a route is whole, and so
+    is what has a `kind` and a system beside the loss."""
+    leaves = dict[str, Any]()
+    for name, value in _in_order(fields):
+        whole = not isinstance(value, Mapping) or name in ("route", *BESIDE) or "kind" in value
+        whole = whole or not value
+        leaves |= {f"{prefix}{name}": value} if whole else leaves_of(value, f"{prefix}{name}.")
+    return leaves
 
 
-def with_cell(
-    base: Mapping[str, Any],
-    cell: Mapping[str, Any],
-    variants: Mapping[str, Mapping[str, Any]],
-    fixed: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the base tree with the fields of a cell set, those of its variants, too.
-
-    Args:
-        base: the tree in which the dotted fields `fixed` are set already.
-
-    Raises:
-        UserError: two of the cell's axes, or one and `fixed`, set one field, or a field is wrong.
-    """
-    tree, places = dict(base), dict[str, str]()
-    set_once(places, names_of(fixed), "fixed")
-    fields: dict[str, Any] = {}
-    for axis, written in _by_axis(cell, variants):
-        own = leaves_of(written)
-        set_once(places, names_of(own), axis)
-        for name, part in itertools.product(own, fixed):
-            if lies_in(_in_run(part), name):
-                raise UserError(f"fixed.{part}: {axis} sets {name} whole; write it there")
-        fields |= {name: (leaf, axis) for name, leaf in own.items()}
-    for name, (leaf, axis) in in_order(fields):
-        try:
-            _set(tree, name, leaf)
-        except UserError as error:
-            raise error.at("" if axis in cell else axis) from None
-    return tree
-
-
-def parts_set(cell: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """Return the fields at the top of a run that a cell sets, or of which it sets a part."""
-    written = (fields for _, fields in _by_axis(cell, variants))
-    return {name.partition(".")[0] for fields in written for name in leaves_of(fields)}
+def names_of(fields: Mapping[str, Any]) -> dict[str, None]:
+    """Return the fields that dotted fields set, those of a route by one name each."""
+    names = dict[str, None]()
+    for name, value in fields.items():
+        routes = [value] if name == "route" else value if name == "routes" else []
+        first = routes[0] if isinstance(routes, list) and routes else {}
+        written = RouteSpec.from_shorthand(first) if isinstance(first, str) else first
+        names |= dict.fromkeys(f"route.{part}" for part in written)
+        names |= dict.fromkeys(own for own, _ in dotted({name: value}))
+    short = {"route": "routes", "rate": "route.rate"}
+    return dict.fromkeys(short.get(name, name) for name in names)
 
 
 def set_once(places: dict[str, str], names: Iterable[str], place: str) -> None:
@@ -181,45 +172,7 @@ def set_once(places: dict[str, str], names: Iterable[str], place: str) -> None:
             raise UserError(f"{other} and {place} both set {name}; write one of them")
 
 
-def _in_run(field: str) -> str:
-    """Return a dotted field as it lies in a run: `route` and `rate` are in its `routes`."""
-    return f"routes.{field}" if field.partition(".")[0] in SHORT else field
-
-
-def _by_axis(
-    cell: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield every axis of a cell, of `variants` the chosen one, with the fields that it sets."""
-    for key, value in in_order(cell):
-        if key in variants:
-            yield f"variants.{key}.{value}", variants[key][value]
-        else:
-            yield key, {key: value}
-
-
-def names_of(fields: Mapping[str, Any]) -> Iterable[str]:
-    """Return the fields that dotted fields set, those of a route by one name each."""
-    named = dict(fields)
-    first = [named["route"]] if "route" in named else []
-    for routes in (named.get("routes", []), first):
-        with contextlib.suppress(UserError):  # which is told where the route is decoded
-            named |= {f"route.{part}": None for route in routes_of(routes) for part in route}
-    short = {"route": "routes", "rate": "route.rate"}
-    return dict.fromkeys(short.get(name, name) for name in named)
-
-
-def with_fields(base: Mapping[str, Any], fields: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return the base tree with some fields set; nested mappings set only what they name."""
-    tree = dict(base)
-    try:
-        for name, leaf in in_order(leaves_of(fields)):
-            _set(tree, name, leaf)
-    except UserError as error:
-        raise error.at(path) from None
-    return tree
-
-
-def in_order(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _in_order(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return fields as they have to be set, however they are written: whole ones before their
     parts, a kind before what belongs to it, the first route after all routes, and the rate after
     the routes that have it."""
@@ -231,64 +184,70 @@ def in_order(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return sorted(fields.items(), key=place)
 
 
-def leaves_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dotted fields that fields and their nested mappings set, with their values; a
-    route is whole."""
-    parts = (
-        [(key, value)] if key == "route" else dotted({key: value}, empty=True)
-        for key, value in in_order(fields)
-    )
-    return dict(itertools.chain.from_iterable(parts))
+def merged(cls: Any, under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain tree of a dataclass with some fields set, by their dotted names or nested.
+
+    A mapping sets only what it names, on top of what a shorthand stands for; another `kind` starts
+    anew. In a run `route` is the first of its routes, and `rate` that of all.
+
+    Args:
+        cls: the dataclass; `None` for mappings of any keys.
+
+    Raises:
+        UserError: a part is set of what is no mapping; names it.
+    """
+    tree = dict(under)
+    for name, value in over.items() if cls is None else _in_order(over):
+        head, _, rest = (name, "", "") if name in tree else str(name).partition(".")
+        with placed("" if cls is RunSpec and head in SHORT else head):
+            if cls is RunSpec and head in SHORT:
+                tree["routes"] = _routed(tree.get("routes"), head, rest, value)
+            elif cls is RunSpec and head == "then":
+                tree[head] = _phase(tree.get(head), {rest: value} if rest else value)
+            else:
+                known = fields_of(cls) if cls else {}
+                options = classes_of(known[head].hint) if head in known else ()
+                below = tree.get(head, {} if rest else None)
+                if rest and not options and not isinstance(below, Mapping):
+                    raise UserError(f"must be a mapping, got {shown(below)}")
+                tree[head] = _over(options, below, {rest: value} if rest else value)
+    return tree
 
 
-def lies_in(field: str, other: str) -> bool:
-    """Return whether a dotted field is another one or a part of it."""
-    return f"{field}.".startswith(f"{other}.")
+def _over(options: Sequence[Any], below: Any, value: Any) -> Any:
+    """Return one field's value over another, as `merged` does of the parts of a mapping.
+
+    Args:
+        options: the dataclasses that the field may be, told apart by `kind` where there are
+            several; the first is meant where none is written.
+    """
+    kinds = {getattr(option, "kind", None): option for option in options}
+    usual = next(iter(kinds), None)
+    if usual is not None:
+        value, below = ({"kind": x} if isinstance(x, str) else x for x in (value, below))
+    if not isinstance(value, Mapping) or not (options or isinstance(below, Mapping)):
+        return value
+    under = opened(options[0], below) if options and below is not None else below or {}
+    kind = under.get("kind", usual)
+    if value.get("kind", kind) != kind:
+        under, kind = {}, value["kind"]
+    return merged(kinds.get(str(kind), kinds.get(None)), under, value)
 
 
-def _set(tree: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted field, copying the mappings above it; `route` and `rate` belong to `routes`."""
-    head, _, rest = key.partition(".")
-    if head == "route":
-        first, *others = routes_of(tree.get("routes") or [{}])
-        first |= {rest: value} if rest else _route_tree(value)
-        tree["routes"] = [first, *others]
-    elif key == "rate":
-        routes = routes_of(tree.get("routes") or [{}])
-        tree["routes"] = [{**route, "rate": value} for route in routes]
-    elif not rest:
-        _set_whole(tree, head, value)
-    else:
-        tree[head] = _opened(head, tree.get(head))
-        if rest == "kind" and head in _KINDS:
-            kind = tree[head].get("kind", _default(head)["kind"])
-            tree[head] = tree[head] if kind == value else {}
-        _set(tree[head], rest, value)
+def _phase(below: Any, value: Any) -> Any:
+    """Return what `then` says over what it said: the fields of the run that goes on, by dotted
+    name, which are set once the run before is known."""
+    if not isinstance(value, Mapping):
+        return value
+    return {**leaves_of(below if isinstance(below, Mapping) else {}), **leaves_of(value)}
 
 
-def _set_whole(tree: dict[str, Any], name: str, value: Any) -> None:
-    """Set a section or a field that has no parts; an empty mapping names nothing."""
-    if name in _KINDS and isinstance(value, str):
-        _set(tree, f"{name}.kind", value)
-    elif value != {} or not tree.get(name):
-        if not isinstance(value, Mapping) and (value is not None or name != "init_from"):
-            _check_section(name, value)
-        tree[name] = value
-
-
-def _opened(name: str, value: Any) -> dict[str, Any]:
-    """Return the mapping that a section is or stands for, so that a part of it can be set."""
-    if value is None or isinstance(value, Mapping):
-        return dict(value or {})
-    _check_section(name, value)
-    return _WRITTEN_OUT[name](value) if name in _WRITTEN_OUT else {}
-
-
-def _check_section(name: str, value: Any) -> None:
-    """Refuse a word or a number that would stand in place of a whole section."""
-    if name in _SECTIONS:
-        example = _SECTIONS[name]
-        raise UserError(f"{name}: must be a mapping, got {shown(value)}. Try {example}.")
+def _routed(routes: Any, head: str, rest: str, value: Any) -> list[dict[str, Any]]:
+    """Return routes with `route`, a part of it, or `rate` set."""
+    first, *others = routes_of(routes or [{}])
+    if head == "rate":
+        return [{**route, "rate": value} for route in (first, *others)]
+    return [{**first, **({rest: value} if rest else opened(RouteSpec, value))}, *others]
 
 
 def routes_of(routes: Any) -> list[dict[str, Any]]:
@@ -298,12 +257,9 @@ def routes_of(routes: Any) -> list[dict[str, Any]]:
         UserError: not a list of routes.
     """
     if not isinstance(routes, list | tuple):
-        raise UserError(f"expected a list of routes, got {shown(routes)}").at("routes")
-    return [_route_tree(route) for route in routes]
-
-
-def _route_tree(route: Any) -> dict[str, Any]:
-    return dict(route) if isinstance(route, Mapping) else RouteSpec.from_shorthand(route)
+        raise UserError(f"routes: must be a list, got {shown(routes)}. Try routes: ['2->8'].")
+    with placed("routes"):
+        return [dict(opened(RouteSpec, route)) for route in routes]
 
 
 def run_of(tree: Mapping[str, Any], path: str = "") -> RunSpec:
@@ -320,7 +276,8 @@ def run_of(tree: Mapping[str, Any], path: str = "") -> RunSpec:
     if then is None:
         return decode(RunSpec, parent, path)
     if not isinstance(then, Mapping):
-        raise UserError(f"then: expected fields of the run that goes on, got {shown(then)}")
-    child = with_fields({**parent, "init_from": None}, then, "then")
+        raise UserError(f"then: must be a mapping, got {shown(then)}. Try then: {{routes: []}}.")
+    with placed("then"):
+        child = merged(RunSpec, {**parent, "init_from": None}, then)
     start = {**(child["init_from"] or {}), "run": encode(run_of(parent, path))}
     return run_of({**child, "init_from": start}, path)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tread_lab.specs.bounds import Count, NotNegative, Rate
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.decode import decode, settle
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, placed
 from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes, spans_of
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import short
+
+_NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +32,10 @@ class RateSpec:
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
-        ends = value.split("->") if isinstance(value, str) else [value]
-        try:
-            rates = [float(end) for end in ends]
-        except (TypeError, ValueError):
-            rates = []
-        if len(rates) not in (1, 2) or isinstance(value, bool):
+        match = re.fullmatch(rf"({_NUMBER})(?:->({_NUMBER}))?", str(value))
+        if match is None:
             raise UserError(f"must be a rate, got {value!r}. Try 0.5, or '0.6->0' for a cosine.")
-        return {"first": rates[0], "last": rates[-1]}
+        return {"first": float(match[1]), "last": float(match[2] or match[1])}
 
     def at(self, progress: float) -> float:
         """Return the rate when `progress` in [0, 1] of the sampling is done (SG: cosine decay)."""
@@ -188,10 +187,8 @@ def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
             "guidance.routes: a branch has a selection rate, but this run was trained without"
             ' routes; say where to route, e.g. guidance: {routes: ["2->B-4"]}'
         )
-    try:
+    with placed("guidance"):
         check_selections(routes, run.tokens, scans=run.model.scans)
-    except UserError as error:
-        raise error.at("guidance") from None
     return routes
 
 

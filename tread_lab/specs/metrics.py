@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Literal
 
@@ -24,6 +24,7 @@ class MetricKind:
             the value is a difference already; `value` where the baseline has no such number.
         label: what axes call it; empty for the name itself.
         unit: of its values; empty for a number without one.
+        digits: of a value without an interval.
         meaning: what it is, in a few words for who has not met it; empty where the name says it.
     """
 
@@ -32,6 +33,7 @@ class MetricKind:
     compared: Literal["difference", "gap", "value"] = "difference"
     label: str = ""
     unit: str = ""
+    digits: int = 4
     meaning: str = ""
 
     def __post_init__(self) -> None:
@@ -76,12 +78,13 @@ class Metric:
         return self.keeps != "features" and self.features != "dinov2"
 
 
+_DIGITS = 3  # another sampling seed moves a metric of samples by a percent or two
 _FRECHET = "Fréchet distance between features of samples and of real images"
 
 
 def _distance(label: str, features: str) -> MetricKind:
     meaning = f"{_FRECHET}, {features}; lower is better"
-    return MetricKind("quality", "lower", label=label, meaning=meaning)
+    return MetricKind("quality", "lower", label=label, digits=_DIGITS, meaning=meaning)
 
 
 _FD = _distance("FD", "in the space that its brackets name")
@@ -89,9 +92,11 @@ _FD_DINOV2 = _distance("FD-DINOv2", "of DINOv2 ViT-L/14")
 _FID = _distance("FID", "of Inception-2015")
 _SFID = _distance("sFID", "of Inception-2015 at 17 x 17 places")
 _SCORE = "inception score of samples; higher is better"
-_IS = MetricKind("quality", "higher", label="IS", meaning=_SCORE)
-_IS_SHUFFLED = MetricKind("quality", "higher", label="IS, shuffled", meaning=_SCORE)
-_KID = MetricKind("quality", "lower", label="KID", meaning="kernel distance of the same features")
+_IS = MetricKind("quality", "higher", label="IS", digits=_DIGITS, meaning=_SCORE)
+_IS_SHUFFLED = replace(_IS, label="IS, shuffled")
+_KERNEL = "kernel distance of the same features"
+_KID = MetricKind("quality", "lower", label="KID", digits=_DIGITS, meaning=_KERNEL)
+_SHARE = MetricKind("quality", "higher", digits=_DIGITS)
 
 OWN_FEATURES = {"fashion16": "fashion16-v1"}  # data source -> the extractor made from it
 
@@ -109,8 +114,8 @@ METRICS = Registry(
         "is_shuffled": Metric(
             features="inception", kind=_IS_SHUFFLED, layer="logits", compares=False
         ),
-        "precision": Metric(features="any", kind=MetricKind("quality", "higher"), fewest_real=4),
-        "recall": Metric(features="any", kind=MetricKind("quality", "higher"), fewest_real=4),
+        "precision": Metric(features="any", kind=_SHARE, fewest_real=4),
+        "recall": Metric(features="any", kind=_SHARE, fewest_real=4),
     },
 )
 

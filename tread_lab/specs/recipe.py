@@ -184,6 +184,9 @@ class TrainSpec:
     Attributes:
         steps: optimizer steps; with 0 a run is the weights that it starts from.
         batch: global batch in samples.
+        optimizer: `adamw`, or `muon`: Muon (Jordan et al. 2024) for the matrices of the blocks,
+            with updates of AdamW's size (Liu et al. 2025), and AdamW for everything else.
+        matrix_lr: learning rate of Muon at its peak; `None` for `lr`.
         schedule: `constant`, or `sqrt_decay`: lr * sqrt(1 - progress), to zero at the end.
         warmup: steps of linear warm-up, as a number or as a fraction of all steps.
         clip: largest gradient norm; `None` for no clipping.
@@ -192,7 +195,9 @@ class TrainSpec:
 
     steps: Natural = 400_000
     batch: Count = 256
+    optimizer: Literal["adamw", "muon"] = "adamw"
     lr: Positive = 1e-4
+    matrix_lr: Positive | None = None
     betas: tuple[Rate, Rate] = (0.9, 0.999)
     eps: Positive = 1e-8
     weight_decay: NotNegative = 0.0
@@ -204,6 +209,9 @@ class TrainSpec:
 
     def __post_init__(self) -> None:
         settle(self, warmup=step_at("warmup", self.warmup, self.steps))
+        if self.matrix_lr is not None and self.optimizer != "muon":
+            raise UserError("matrix_lr: requires Muon. Try optimizer: muon.")
+        settle(self, matrix_lr=None if self.matrix_lr == self.lr else self.matrix_lr)
 
 
 @dataclass(frozen=True, kw_only=True)

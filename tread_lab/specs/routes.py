@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tread_lab.specs.bounds import Rate
 from tread_lab.specs.decode import settle
-from tread_lab.specs.errors import UserError, shown, suggest
+from tread_lab.specs.errors import UserError, placed, shown, suggest
 from tread_lab.specs.registry import Registry
 from tread_lab.specs.systems import SystemSpec, Variants
 
@@ -247,10 +247,8 @@ def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, 
     """
     resolved: list[RouteSpec] = []
     for k, route in enumerate(routes):
-        try:
+        with placed(f"routes[{k}]"):
             route = route.resolved(depth)
-        except UserError as error:
-            raise error.at(f"routes[{k}]") from None
         if resolved and route.blocks[0] <= resolved[-1].blocks[-1]:
             raise UserError(
                 f"routes[{k}]: must start after block {resolved[-1].end}, where the route before"

@@ -118,6 +118,8 @@ class RunSpec:
             raise UserError(
                 f"model.patch: must divide data.size ({self.data.size}), got {self.model.patch}"
             )
+        if self.precision == "fp16" and self.train.optimizer != "adamw":
+            raise UserError("train.optimizer: must be adamw in fp16. Try precision=bf16.")
         settle(self, **self._resolved())
         settle(self, **{name: part.resolved(self) for name, part in self.systems.items()})
         if self.parent is not None and self.parent.network != self.network:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Any
+from typing import Any, cast
 
-from tread_lab.specs.decode import default_of
+from tread_lab.specs.decode import fields_of
 from tread_lab.specs.run import RunSpec
 
 _MEMO = "_signature"  # beside the fields of a frozen spec, which cannot change under it
@@ -40,12 +40,12 @@ def _said(value: Any, *, of_seeds: bool = True) -> Any:
         return [_said(item, of_seeds=of_seeds) for item in value]
     if not dataclasses.is_dataclass(value):
         return value
-    tree = dict[str, Any]()
+    tree, defaults = dict[str, Any](), fields_of(cast(Any, type(value)))
     for field in dataclasses.fields(value):
         is_seed = field.name == "seed" and isinstance(value, RunSpec)
         if field.metadata.get("unhashed") or (is_seed and not of_seeds):
             continue
-        own, default = getattr(value, field.name), default_of(field)
+        own, default = getattr(value, field.name), defaults[field.name].default
         is_part = dataclasses.is_dataclass(own)
         if field.name == "kind" or is_part or own != default:
             said = _said(own, of_seeds=of_seeds)

@@ -11,7 +11,7 @@ from tread_lab.specs.axes import numbers
 from tread_lab.specs.bounds import Count, Natural, Positive, within
 from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import EvaluationDefaults
 from tread_lab.specs.labels import ROUTE_AXES
 from tread_lab.specs.metrics import ReferenceSpec
 
@@ -67,7 +67,7 @@ class SearchSpec:
 
     def __post_init__(self) -> None:
         if len(set(self.objectives)) != len(self.objectives):
-            raise UserError(f"objectives: {list(self.objectives)} must be distinct")
+            raise UserError(f"objectives: must be distinct, got {list(self.objectives)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,9 +175,9 @@ def _seeds(seeds: Any) -> tuple[int, ...]:
     if isinstance(seeds, str):
         seeds = numbers(seeds, "seeds")
     if any(isinstance(seed, float) for seed in seeds):
-        raise UserError(f"seeds: whole numbers, got {seeds[0]:g}..{seeds[-1]:g}")
+        raise UserError(f"seeds: must be whole numbers, got {seeds[0]:g}..{seeds[-1]:g}. Try 0..2.")
     if len(set(seeds)) != len(seeds) or not seeds:
-        raise UserError(f"seeds: {list(seeds)} must be distinct, at least one")
+        raise UserError(f"seeds: must be distinct and at least one, got {list(seeds)}. Try 0..2.")
     if min(seeds) < 0:
         raise UserError(f"seeds: must not be negative, got {min(seeds)}")
     return tuple(seeds)

@@ -9,20 +9,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tread_lab.specs.axes import cell_of, check_count, distinct, grid
-from tread_lab.specs.cell import Cell, ExcludedCells, SharedParts, Trial, has_computed, labelled
-from tread_lab.specs.decode import encode
-from tread_lab.specs.errors import UserError, shown, suggest
+from tread_lab.specs.axes import check_count, distinct, grid
+from tread_lab.specs.bounds import Positive
+from tread_lab.specs.cell import Cell, ExcludedCells, SharedParts, Trial, labelled
+from tread_lab.specs.decode import decode_value, encode
+from tread_lab.specs.errors import UserError, placed, shown
 from tread_lab.specs.evaluation import BASELINE, EvaluationSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.fields import (
-    check_field,
+    dotted,
+    has_computed,
     leaves_of,
-    parts_set,
+    merged,
+    names_of,
     routes_of,
     run_of,
-    with_cell,
-    with_fields,
+    set_once,
 )
 from tread_lab.specs.labels import cell_text
 from tread_lab.specs.lengths import SPEND, STEPS, follows_length, written_shares
@@ -71,17 +73,16 @@ def expand(
     Raises:
         UserError: an unknown axis, an impossible cell that `where` does not exclude, no cell left.
     """
-    base = with_fields(experiment.run, sweep.fixed, "fixed")
-    placed = all({"start", "end"} <= route.keys() for route in routes_of(base.get("routes") or []))
-    if placed and not has_computed(base):
+    base = merged(RunSpec, experiment.run, sweep.fixed)
+    placed_routes = all({"start", "end"} <= {*route} for route in routes_of(base.get("routes", ())))
+    if placed_routes and not has_computed(base):
         run_of(base)  # a mistake of every cell is none of the first
     cells, repeated = _cells(sweep)
-    settings, excluded = _settings(sweep, experiment, base, cells, facts or {})
+    settings, excluded = _settings(sweep, experiment.run, cells, facts or {})
     runs = _Runs(sweep.baseline, price if sweep.match else None, whole)
     seeded = [(cell, {**tree, "seed": s}) for s in sweep.seeds for cell, tree in settings]
     pairs = [runs.pair(*setting) for setting in seeded]
     of_one_seed = pairs[: len(settings)]
-    _check_effects([trial for _, trial in of_one_seed])
     baselines = {baseline.run: baseline for baseline, _ in pairs if baseline is not None}
     controls = {
         (control.run, control.baseline): control
@@ -106,60 +107,13 @@ def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
     crossed, _ = distinct([{**names, **cell} for names in variants for cell in of_axes])
     if sweep.trials and not sweep.axes and not sweep.variants:
         crossed = []
-    listed = [cell_of(fields, f"trials[{k}]") for k, fields in enumerate(sweep.trials)]
-    _check_names(sweep, {"axes": of_axes, "trials": listed})
-    cells, listed_again = distinct([*crossed, *listed])
+    cells, listed_again = distinct([*crossed, *(dict(dotted(cell)) for cell in sweep.trials)])
     check_count(len(cells) * len(sweep.seeds), "cells and seeds")
     return cells, [*repeated, *listed_again]
 
 
-def _check_names(sweep: SweepSpec, cells: Mapping[str, Sequence[Cell]]) -> None:
-    """Refuse fields that no run has, unknown variants, a seed beside `seeds`, steps that `match`
-    decides, and `spend` without it."""
-    for path, own in cells.items():
-        for key in dict.fromkeys(key for cell in own for key in cell):
-            if key in sweep.variants:
-                _check_variant(key, [cell[key] for cell in own if key in cell], sweep, path)
-            elif key not in (SPEND, "seed"):
-                with _at(f"{path}.{key}"):
-                    check_field(key)
-    for path, name in _places(sweep, cells):
-        if name == "seed":
-            raise UserError(f"{path}: write `seeds: [0, 1]`, so that baselines have them too")
-        if name == SPEND and sweep.match is None:
-            raise UserError(f"{path}: of what? say `match: train_flops` in the sweep file")
-        of_all = path.startswith(("fixed.", "baseline."))
-        if name.endswith(STEPS) and sweep.match is not None and not of_all:
-            raise UserError(
-                f"{path}: `match: {sweep.match}` decides the steps already; `{SPEND}: [0.5, 1, 2]`"
-                " varies what baseline and trial spend"
-            )
-
-
-def _check_variant(axis: str, names: Sequence[Any], sweep: SweepSpec, path: str) -> None:
-    for name in names:
-        if name not in sweep.variants[axis]:
-            near = suggest(str(name), map(str, sweep.variants[axis]))
-            raise UserError(f"{path}.{axis}: no variant {name!r}{near}")
-
-
-def _places(sweep: SweepSpec, cells: Mapping[str, Sequence[Cell]]) -> Iterator[tuple[str, str]]:
-    """Yield every dotted field that a sweep sets, with its place in the file."""
-    written: dict[str, Any] = {"fixed": sweep.fixed, "baseline": sweep.baseline or {}}
-    written |= {f"controls[{number}]": fields for number, fields in enumerate(sweep.controls)}
-    for axis, variants in sweep.variants.items():
-        written |= {f"variants.{axis}.{name}": fields for name, fields in variants.items()}
-    written |= {path: {k: None for cell in own for k in cell} for path, own in cells.items()}
-    for path, fields in written.items():
-        yield from ((f"{path}.{name}", name) for name in leaves_of(fields))
-
-
 def _settings(
-    sweep: SweepSpec,
-    experiment: Experiment,
-    base: Mapping[str, Any],
-    cells: Sequence[Cell],
-    facts: Mapping[str, Any],
+    sweep: SweepSpec, run: Mapping[str, Any], cells: Sequence[Cell], facts: Mapping[str, Any]
 ) -> tuple[list[Setting], list[ExcludedCells]]:
     """Split cells into those that meet every expression of `where`, and holes by the first one that
     they miss.
@@ -171,17 +125,16 @@ def _settings(
     rules = [sweep.where] if isinstance(sweep.where, str) else list(sweep.where or ())
     missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in rules}
     kept, fixed = list[Setting](), leaves_of(sweep.fixed)
-    fields = [{key: value for key, value in cell.items() if key != SPEND} for cell in cells]
-    partly = {name for name in BESIDE if experiment.run.get(name) is None} - sweep.fixed.keys()
-    partly &= base.keys()
-    brought = [partly and partly & parts_set(own, sweep.variants) for own in fields]
-    some = set().union(*brought)
-    for cell, own, systems in zip(cells, fields, brought):
+    places = dict.fromkeys(names_of(fixed), "fixed")
+    fields = [_fields(cell, sweep.variants, dict(places)) for cell in cells]
+    brought = [{name.partition(".")[0] for name in own} for own in fields]
+    partly = set().union(*brought) & {name for name in BESIDE if run.get(name) is None} - {*fixed}
+    for cell, own, heads in zip(cells, fields, brought):
+        of_cell = {k: v for k, v in fixed.items() if k.partition(".")[0] not in partly - heads}
         with _at_cell(cell):
-            tree = {name: value for name, value in base.items() if name not in some - systems}
-            tree = with_cell(tree, own, sweep.variants, fixed)
+            tree = merged(RunSpec, run, {**of_cell, **own})
         names = CellNames(tree, cell, facts)
-        with _at("where"):
+        with placed("where"):
             rule = next((rule for rule in rules if not evaluate(rule, names)), None)
         with _at_cell(cell):
             computed = cell if not has_computed(cell) else names.settled(cell)
@@ -194,6 +147,25 @@ def _settings(
         why = "; ".join(f"{hole.count} miss {hole.reason}" for hole in holes)
         raise UserError(f"where: no cell of the axes is left; loosen it ({why})")
     return kept, holes
+
+
+def _fields(cell: Cell, variants: Mapping[str, Any], places: dict[str, str]) -> dict[str, Any]:
+    """Return the dotted fields of a run that a cell sets, those of its variants, too.
+
+    Args:
+        places: field -> where it is set; two places may not set one field.
+    """
+    fields = dict[str, Any]()
+    for axis, value in cell.items():
+        chosen = variants[axis][value] if axis in variants else {axis: value}
+        own = leaves_of(chosen) if axis != SPEND else {}
+        place = f"variants.{axis}.{value}" if axis in variants else axis
+        set_once(places, names_of(own), place)
+        for name in (name for name, leaf in own.items() if leaf is None):
+            parts = [part for part in places if part.startswith(f"{name}.")]
+            set_once(places, parts, place)  # nothing has no parts
+        fields |= own
+    return fields
 
 
 class _Runs:
@@ -219,7 +191,7 @@ class _Runs:
             UserError: the cell is no possible run, or its baseline is none.
         """
         labels, seed = labelled(cell), tree["seed"]
-        with _at_cell(cell, "; leave it out by `where`"):
+        with _at_cell(cell, ". Exclude such cells by `where`."):
             if self._baseline is None:
                 return None, Trial("trial", labels, seed, *self._run(tree), None)
             tree, dense = self._matched(tree, self._dense(cell, tree), cell)
@@ -242,7 +214,9 @@ class _Runs:
         for number, control in enumerate(controls):
             path = f"controls[{number}]"
             fields = CellNames(dense, {}).settled(leaves_of(control))
-            own, base = self._matched(with_fields(dense, fields, path), dense, cell)
+            with placed(path):
+                changed = merged(RunSpec, dense, fields)
+            own, base = self._matched(changed, dense, cell)
             run, baseline = self._run(own, path), self._run(base, "baseline")[1]
             if run[1] == baseline:
                 raise UserError(f"{path}: must change the baseline, got {shown(control)}")
@@ -251,7 +225,8 @@ class _Runs:
     def _dense(self, cell: Cell, tree: dict[str, Any]) -> dict[str, Any]:
         """Return the tree of the baseline of a cell."""
         fields = CellNames(tree, cell).settled(self._baseline)
-        return with_fields(_as_dense(tree, fields), fields, "baseline")
+        with placed("baseline"):
+            return merged(RunSpec, _as_dense(tree, fields), fields)
 
     def _matched(
         self, tree: dict[str, Any], dense: dict[str, Any], cell: Cell
@@ -260,7 +235,8 @@ class _Runs:
         price = self._price
         if price is None:
             return tree, dense
-        spend, base = _spend(cell.get(SPEND, 1)), self._run(dense, "baseline")[0]
+        spend = decode_value(Positive, cell.get(SPEND, 1), SPEND)
+        base = self._run(dense, "baseline")[0]
         if self._run(tree)[0].parent is not None or base.parent is not None:
             raise UserError("match: what a parent spent is not counted; leave out `then`")
         if spend != 1:
@@ -295,36 +271,11 @@ def _as_dense(tree: dict[str, Any], baseline: Mapping[str, Any]) -> dict[str, An
     for name, leaf in leaves_of(then).items():
         routes = _ROUTES.match(name)  # a phase that says nothing else is still a phase
         kept |= {f"{routes[1]}routes": []} if routes else {name: leaf}
-    return {**tree, "then": with_fields({}, kept, "then")}
+    return {**tree, "then": kept}
 
 
 def _with_steps(tree: Mapping[str, Any], steps: int) -> dict[str, Any]:
-    return with_fields(tree, {STEPS: steps}, "match")
-
-
-def _spend(value: Any) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < float("inf"):
-        raise UserError(f"{SPEND}: must be a positive number, got {shown(value)}")
-    return float(value)
-
-
-def _check_effects(trials: Sequence[Trial[RunSpec]]) -> None:
-    """Refuse an axis that never makes another run, such as `fp32_block` in fp32."""
-    for axis in dict.fromkeys(axis for trial in trials for axis in trial.cell):
-        found: dict[str, tuple[set[str], set[str]]] = {}  # runs and values, by the other axes
-        for trial in trials:
-            others = repr({name: value for name, value in trial.cell.items() if name != axis})
-            runs, values = found.setdefault(others, (set(), set()))
-            runs.add(trial.run)
-            values.add(repr(trial.cell.get(axis)))
-            if len(runs) > 1:
-                break  # it has an effect
-        else:
-            if max(len(values) for _, values in found.values()) > 1:
-                raise UserError(
-                    f"{axis}: has no effect here, all its cells are one run. Leave it out."
-                )
+    return merged(RunSpec, tree, {STEPS: steps})
 
 
 def _shared(pairs: Sequence[Pair]) -> list[ExcludedCells]:
@@ -388,18 +339,10 @@ def _baseline_step(pairs: Sequence[Pair], trees: Sequence[Any]) -> int:
 
 
 @contextlib.contextmanager
-def _at(path: str) -> Iterator[None]:
-    """Put a place in the file in front of a mistake."""
-    try:
-        yield
-    except UserError as error:
-        raise error.at(path) from None
-
-
-@contextlib.contextmanager
 def _at_cell(cell: Cell, remedy: str = "") -> Iterator[None]:
     """Put the axis values of a cell in front of a mistake that it alone makes."""
     try:
         yield
     except UserError as error:
-        raise UserError(f"axes at {cell_text(cell)}: {error}{remedy}") from None
+        lines = (f"{line.removesuffix('.')}{remedy}" for line in error.args)
+        raise UserError(*lines).at(f"axes at {cell_text(cell)}") from None

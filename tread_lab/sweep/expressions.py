@@ -5,44 +5,30 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import math
 import operator
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tread_lab.specs.cell import Cell, is_computed, labelled
+from tread_lab.specs.cell import Cell, labelled
 from tread_lab.specs.decode import decode_field
 from tread_lab.specs.errors import UserError, shown
-from tread_lab.specs.fields import field_value, near_field, routes_of, value_at
+from tread_lab.specs.fields import field_value, is_computed, near_field, routes_of, value_at
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.routes import RouteSpec, block_index
 from tread_lab.specs.run import RunSpec
 
 Lookup = Callable[[str], Any]
 
-LARGEST = 2**63  # of a whole number that is computed
-
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
+_OPERATORS: dict[type, Callable[..., Any]] = {
+    **{ast.Not: operator.not_, ast.USub: operator.neg, ast.Add: operator.add},
+    **{ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv},
+    **{ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod},
+    **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le},
+    **{ast.Gt: operator.gt, ast.GtE: operator.ge},
+    **{ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b},
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "round": round}
-_REFUSED = (TypeError, ValueError, ZeroDivisionError, OverflowError, RecursionError)
 _ROUTE = ("start", "end", "length", "rate")
 
 
@@ -57,9 +43,9 @@ def evaluate(text: str, lookup: Lookup) -> Any:
     """
     try:
         return _value(_parsed(text), lookup)
-    except _REFUSED as error:
-        if isinstance(error, UserError):
-            raise
+    except UserError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise UserError(f"cannot evaluate {shown(text)}: {error}") from None
 
 
@@ -81,49 +67,32 @@ def _parsed(text: str) -> ast.expr:
 
 def _value(node: ast.expr, lookup: Lookup) -> Any:
     match node:
-        case ast.Constant(value=value) if isinstance(value, bool | int | float | str):
-            return value
+        case ast.Constant(value=bool() | int() | float() | str()):
+            return node.value
         case ast.Name() | ast.Attribute():
             return lookup(ast.unparse(node))
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return [_value(item, lookup) for item in items]
-        case ast.BoolOp(op=op, values=parts):
-            return _decisive(parts, isinstance(op, ast.Or), lookup)
-        case ast.UnaryOp(op=ast.Not(), operand=part):
-            return not _value(part, lookup)
-        case ast.UnaryOp(op=ast.USub(), operand=part):
-            return _number(operator.neg, _value(part, lookup))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _number(_BINARY[type(op)], _value(left, lookup), _value(right, lookup))
-        case ast.Compare(left=left, ops=ops, comparators=rest) if {*map(type, ops)} <= {*_COMPARE}:
+        case ast.BoolOp(op=op, values=[*parts, last]):
+            for part in parts:
+                if bool(value := _value(part, lookup)) is isinstance(op, ast.Or):
+                    return value
+            return _value(last, lookup)
+        case ast.UnaryOp(op=op, operand=part) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(part, lookup))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(left, lookup), _value(right, lookup))
+        case ast.Compare(left=left, ops=ops, comparators=rest) if {*map(type, ops)} <= {
+            *_OPERATORS
+        }:
             values = [_value(part, lookup) for part in (left, *rest)]
             pairs = zip(ops, values, values[1:])
-            return all(_COMPARE[type(op)](a, b) for op, a, b in pairs)
+            return all(_OPERATORS[type(op)](a, b) for op, a, b in pairs)
         case ast.Call(func=ast.Name(id=name), args=[_, *_] as parts, keywords=[]) if (
             name in _FUNCTIONS
         ):
-            return _number(_FUNCTIONS[name], *(_value(part, lookup) for part in parts))
+            return _FUNCTIONS[name](*(_value(part, lookup) for part in parts))
     raise UserError(f"{shown(ast.unparse(node))} is not allowed here; compare fields and numbers")
-
-
-def _decisive(parts: Sequence[ast.expr], truth: bool, lookup: Lookup) -> Any:
-    """Return the first operand with the truth that decides `and` or `or`, else the last."""
-    for part in parts:
-        value = _value(part, lookup)
-        if bool(value) is truth:
-            break
-    return value
-
-
-def _number(function: Callable[..., Any], *operands: Any) -> int | float:
-    """Compute a number from numbers; texts and lists are compared only, so that none can grow."""
-    for operand in operands:
-        if not isinstance(operand, int | float):
-            raise TypeError(f"{shown(str(operand))} is not a number")
-    result: int | float = function(*operands)
-    if not math.isfinite(result) or (isinstance(result, int) and abs(result) > LARGEST):
-        raise ValueError("the result is too large")
-    return result
 
 
 class CellNames:
@@ -140,7 +109,6 @@ class CellNames:
     ) -> None:
         self.tree, self.facts, self.labels = tree, facts or {}, labelled(cell)
         self._results: dict[str, Any] = {}
-        self._open: list[str] = []
 
     def __call__(self, name: str) -> Any:
         if name in _ROUTE:
@@ -168,13 +136,11 @@ class CellNames:
         return self._computed(value) if is_computed(value) else value
 
     def _computed(self, text: str) -> Any:
-        if text in self._results:
-            return self._results[text]
-        if text in self._open:
-            raise UserError(f"{' needs '.join([*self._open, text])}: a circle")
-        self._open.append(text)
-        self._results[text] = evaluate(text[1:], self)
-        self._open.pop()
+        if self._results.get(text) is self:  # which stands for a value that is being computed
+            raise UserError(f"{text}: must not depend on its own value")
+        if text not in self._results:
+            self._results[text] = self
+            self._results[text] = evaluate(text[1:], self)
         return self._results[text]
 
     def _field(self, name: str) -> Any:

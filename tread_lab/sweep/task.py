@@ -12,12 +12,12 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import settle
 from tread_lab.specs.evaluation import (
+    EvaluationDefaults,
     EvaluationSpec,
     SamplesSpec,
     at_steps,
     check_solver,
 )
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.guidance import check_guidance
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature

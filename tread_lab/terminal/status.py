@@ -14,7 +14,7 @@ from rich.table import Table
 
 from tread_lab.records.history import left_cells, left_note
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import metric_kind, value_text
+from tread_lab.records.metric_names import value_text
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import measured, mixtures, provenance_differences
 from tread_lab.records.run_folder import RunFolder
@@ -26,7 +26,7 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import AT
 from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.labels import run_label, run_labels
-from tread_lab.specs.units import counted, counts_text, duration, quantity
+from tread_lab.specs.units import counted, counts_text, duration
 from tread_lab.terminal.console import (
     ROWS,
     answer,
@@ -216,8 +216,8 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
     pairs += [("mixed", str(difference)) for difference in provenance_differences(provenances)]
     for values, step in evaluated:
         at = "".join(f" {AT} {at}" for at in step.values())
-        pairs += [(f"{name}{at}", _number(name, value)) for name, value in values.items()]
-    pairs += [(k, _number(k, v)) for k, v in result.get("metrics", {}).items()]
+        pairs += [(f"{name}{at}", value_text(name, value)) for name, value in values.items()]
+    pairs += [(k, value_text(k, v)) for k, v in result.get("metrics", {}).items()]
     show_pairs([*pairs, ("folder", str(folder.path))])
 
 
@@ -230,8 +230,3 @@ def _evaluated(folder: RunFolder) -> Iterator[tuple[dict[str, float], dict[str, 
         spec, own = tree["spec"], evaluation.path.name
         values = {names.name(k, own, spec): v for k, v in tree["metrics"].items()}
         yield values, {} if spec.get("step") is None else {"step": int(spec["step"])}
-
-
-def _number(metric: str, value: float) -> str:
-    unit = metric_kind(metric).unit
-    return quantity(value, unit) if unit else value_text(metric, value)

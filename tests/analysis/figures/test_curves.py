@@ -29,8 +29,8 @@ from tread_lab.analysis.figures.time_to_equal import (
     published_time_to_equal,
 )
 from tread_lab.analysis.tables import published
-from tread_lab.dashboards.answer import answer
 from tread_lab.frames import steps_frame, trials_frame
+from tread_lab.frames.answer import answer
 from tread_lab.records.durable import write_json
 from tread_lab.records.status import RunState
 

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from tests.synthetic import small, write_sweep
-from tread_lab.dashboards import answer as module
-from tread_lab.dashboards.answer import Answer
+from tread_lab.frames import answer as module
 from tread_lab.frames import trials_frame
+from tread_lab.frames.answer import Answer
 from tread_lab.records.lab import Lab
 
 T975 = stats.t.ppf(0.975, 2)

@@ -7,41 +7,48 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.effects import axis_effects
-from tread_lab.analysis.figures.points import measured_as
-from tread_lab.analysis.figures.sentences import (
-    joined,
-    number,
-    outcomes,
-    outcomes_text,
-    routed,
-    span,
-)
-from tread_lab.frames import (
+from tread_lab.compare.intervals import t_interval
+from tread_lab.frames.cells import cells_frame
+from tread_lab.frames.columns import (
     COUNT,
     HIGH,
     LOW,
-    NO_RESULT,
     UNIT,
+    delta_column,
+    other_axes,
+    with_metrics,
+)
+from tread_lab.frames.ranking import (
     better_than_dense,
-    cells_frame,
     lead,
     ranked_cells,
     ranking_key,
-    result_texts,
     started_cells,
     tied_with_best,
-    with_metrics,
+)
+from tread_lab.frames.runs import NO_RESULT
+from tread_lab.frames.texts import (
+    interval_text,
+    joined,
+    measured_as,
+    number,
+    outcomes,
+    outcomes_text,
+    result_texts,
+    routed,
 )
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
+from tread_lab.specs.labels import without_axis
 
 MOST_EFFECTS = 3  # of axes that the answer names
 ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
+ENDS = [GAP_HELDOUT, GAP_HELDOUT + LOW, GAP_HELDOUT + HIGH]
 
 
 @dataclass(frozen=True)
@@ -72,9 +79,8 @@ def answer(lab: Lab, frame: pd.DataFrame, plan: StoredPlan, *, complete: bool = 
     frame = with_metrics(frame, GAP_HELDOUT, HELDOUT_LOSS)
     key = HELDOUT_LOSS if ranking_key(frame) == HELDOUT_LOSS else GAP_HELDOUT
     cells = ranked_cells(frame, key)
-    done = cells[
-        (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
-    ]
+    trials = (cells["role"] == "trial") & (cells["state"] == RunState.COMPLETED)
+    done = cells[trials & cells[GAP_HELDOUT].notna()]
     if done.empty:
         return _no_answer(frame, plan, complete=complete)
     best, name = done.iloc[0], str(done["cell"].iloc[0])
@@ -90,7 +96,7 @@ def answer(lab: Lab, frame: pd.DataFrame, plan: StoredPlan, *, complete: bool = 
         _finding(frame, cells, best, done, noun),
         *_controls(lab, frame, cells, best),
         _rivals(name, tied, len(done), started, noun),
-        *_by_axis(frame),
+        *(_by_axis(frame) if HELDOUT_LOSS in frame else ()),
         _left_out(frame, cells),
     )
     return Answer(" ".join(filter(None, parts)), certainty, name)
@@ -103,38 +109,41 @@ def _finding(
 
     One seed speaks of this pair of runs alone.
     """
-    name = str(best["cell"])
-    dense = f"dense {frame.attrs.get('comparison', '')}".strip()
-    gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
+    name, dense = (
+        routed(str(best["cell"])),
+        f"dense {frame.attrs.get('comparison', '')}".strip(),
+    )
+    gap, low, high = best[ENDS]
     own = measured_as(done.loc[[best.name]], GAP_HELDOUT)
-    losses = _losses(frame, cells, best)
-    apart = f"a gap of {span(GAP_HELDOUT, gap, low, high, own)}"
+    apart, losses = f"a gap of {interval_text(GAP_HELDOUT, gap, low, high, over=own)}", ""
+    if HELDOUT_LOSS in frame:
+        losses = _losses(frame, cells, best)
     result = f"held-out loss {losses}, {apart}" if losses else f"{apart} in held-out loss"
-    lows, highs = (done[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
-    counts, tried, started = outcomes(lows, highs, 1), len(done), started_cells(frame)
+    counts = outcomes(done[ENDS[1]], done[ENDS[2]], 1)
+    tried, started = len(done), started_cells(frame)
     over = measured_as(done, GAP_HELDOUT)
     others = f" {outcomes_text(counts, f'{noun}s', over)}" if counts and tried > 1 else ""
     if noun == "run":
         lowest = f", lowest of {started}," if started > 1 else ""
         side = "below" if gap < 0 else "above"
         return (
-            f"With one seed, run {routed(name)}{lowest} ended {number(abs(gap))} {side} its"
+            f"With one seed, run {name}{lowest} ended {number(abs(gap))} {side} its"
             f" {dense.replace('dense', 'dense run')}: {result}. Indicative only; use three or more"
             f" seeds.{others}"
         )
     if started == 1 and low > 0:
-        return f"{routed(name)} costs quality here, against {dense}: {result}."
+        return f"{name} costs quality here, against {dense}: {result}."
     if counts == {"worse": tried}:
-        least = f"First of {tried}: {routed(name)}, {result}."
+        least = f"First of {tried}: {name}, {result}."
         return f"Every cell that has a result costs quality here, against {dense}. {least}"
     outcome = f"cannot be distinguished from {dense}"
     if high < 0 or low > 0:
         outcome = f"is {'better' if high < 0 else 'worse'} than {dense}"
     if started == 1:
-        return f"{routed(name)} {outcome}: {result}."
-    best_of = f"Of {started} cells {routed(name)} has the lowest mean"
+        return f"{name} {outcome}: {result}."
+    best_of = f"Of {started} cells {name} has the lowest mean"
     if better_than_dense(frame, done):
-        best_of = f"The best of {started} cells is {routed(name)}"
+        best_of = f"The best of {started} cells is {name}"
     elif high < 0:
         outcome += f" by its own interval, but not at 95% as the best of {started}"
     return f"{best_of}; it {outcome}: {result}.{others}"
@@ -145,29 +154,41 @@ def _controls(
 ) -> Iterator[str]:
     """Yield what each control reaches of the best cell's gain without a route."""
     own = cells[(cells["role"] == "control") & cells[GAP_HELDOUT].notna()]
-    for _, control in own.iterrows():
-        over = measured_as(own.loc[[control.name]], GAP_HELDOUT)
-        gap, low, high = (float(control[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
+    for k, control in own.iterrows():
         ahead = lead(lab, frame, str(best["cell"]), str(control["cell"]))
         if ahead is None:
             continue
-        share, of_lead = "", f"95% over {ahead.n} {ahead.unit}"
-        if gap < 0 and best[GAP_HELDOUT] < 0:
-            share = f", {gap / best[GAP_HELDOUT]:.0%} of that gain"
-        yield (
-            f"The {control['cell']}, dense, has {span(GAP_HELDOUT, gap, low, high, over)}{share};"
-            f" {routed(str(best['cell']))} less it:"
-            f" {span(GAP_HELDOUT, ahead.mean, ahead.low, ahead.high, of_lead)}."
-        )
+        over = measured_as(own.loc[[k]], GAP_HELDOUT)
+        gap = interval_text(GAP_HELDOUT, *control[ENDS], over=over)
+        ends, of_lead = (ahead.mean, ahead.low, ahead.high), f"95% over {ahead.n} {ahead.unit}"
+        apart, share = interval_text(GAP_HELDOUT, *ends, over=of_lead), ""
+        if control[GAP_HELDOUT] < 0 and best[GAP_HELDOUT] < 0:
+            share = f", {control[GAP_HELDOUT] / best[GAP_HELDOUT]:.0%} of that gain"
+        name = routed(str(best["cell"]))
+        yield f"The {control['cell']}, dense, has {gap}{share}; {name} less it: {apart}."
 
 
 def _by_axis(frame: pd.DataFrame) -> Iterator[str]:
-    """Yield what each axis beside the route does to the held-out loss, over all other settings."""
-    if HELDOUT_LOSS not in frame:
-        return
-    for axis, name, mean, low, high, seeds in axis_effects(frame, HELDOUT_LOSS)[:MOST_EFFECTS]:
-        interval = span(f"delta/{HELDOUT_LOSS}", mean, low, high, f"95% over {seeds} seeds")
-        yield f"By {axis}, {name}: {interval} in held-out loss, averaged over the other settings."
+    """Yield what each axis beside the route does to the held-out loss, over all other settings.
+
+    In each seed the values of trials that differ in the axis alone are paired, and averaged.
+    """
+    trials = frame[(frame["role"] == "trial") & frame[HELDOUT_LOSS].notna()]
+    effects = []
+    for axis in (axis for axis in other_axes(frame) if trials[axis].nunique() > 1):
+        setting = trials["cell"].map(lambda cell, axis=axis: without_axis(cell, axis))
+        rows = trials.assign(setting=setting, at=trials[axis].map(str))
+        wide = rows.pivot_table(HELDOUT_LOSS, ["seed", "setting"], "at", sort=False)
+        first, *others = wide.columns
+        for other in others:
+            apart = (wide[other] - wide[first]).dropna().groupby("seed").mean().to_numpy(float)
+            if len(apart):
+                effects.append((f"{axis}, {other} minus {first}", apart))
+    for name, apart in effects[:MOST_EFFECTS]:
+        ends = t_interval(apart) if len(apart) > 1 else (float(apart[0]), np.nan, np.nan)
+        over = f"95% over {len(apart)} seeds"
+        interval = interval_text(delta_column(HELDOUT_LOSS), *ends, over=over)
+        yield f"By {name}: {interval} in held-out loss, averaged over the other settings."
 
 
 def _left_out(frame: pd.DataFrame, cells: pd.DataFrame) -> str:
@@ -198,8 +219,6 @@ def _rivals(name: str, tied: Sequence[str], cells: int, started: int, noun: str)
 
 def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:
     """Return `0.2468 against dense's 0.2534, 2.6% less`: of the best cell and of its baseline."""
-    if HELDOUT_LOSS not in frame:
-        return ""
     trials = (frame["cell"] == best["cell"]) & (frame["role"] == "trial")
     serves = frame["run"].isin(frame.loc[trials, "baseline"]) & (frame["role"] == "baseline")
     dense = cells_frame(frame[serves]).head(1)

@@ -24,8 +24,6 @@ from tests.synthetic import (
     write_sweep,
 )
 from tread_lab.frames import (
-    NO_RESULT,
-    SweepReader,
     cells_frame,
     metric_columns,
     ranking_key,
@@ -35,6 +33,7 @@ from tread_lab.records import metric_names
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import Judgement
 from tread_lab.specs import SamplesSpec, encode, signature
 from tread_lab.specs.evaluation import GuidanceSpec, SamplerSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
@@ -74,14 +73,6 @@ def test_axes_and_parameters_stand_in_the_row(mixed: Lab) -> None:
     assert found["cell"] == "2->8 s=0.5"
 
 
-def test_a_column_has_the_name_that_expressions_use_and_no_second_one(mixed: Lab) -> None:
-    settings = [c for c in trials_frame(mixed, "placement") if not set(c) & set("/@.")]
-    assert settings[8:] == [
-        "start", "end", "rate", "model", "route", "length", "bypass", "loss", "starts_from",
-        "process", "precision", "fp32_block", "steps_done",
-    ]  # fmt: skip
-
-
 def test_a_trial_without_routes_of_its_own_keeps_the_place_that_its_axes_name(mixed: Lab) -> None:
     plan = read_json(mixed.sweep("placement").plan_path)
     dense = {**plan["trials"][0], "role": "trial", "cell": {"start": 2, "end": 8, "rate": 0.0}}
@@ -103,21 +94,6 @@ def test_only_completed_runs_have_numbers(mixed: Lab) -> None:
         assert found[metric_columns(frame)].isna().all()
     assert row(frame, (0, 4))["reason"] == "failed on purpose"
     assert frame.loc[frame["state"] == "completed", "heldout/loss"].notna().all()
-
-
-@pytest.mark.parametrize("state", ["diverged", "interrupted"])
-def test_a_run_that_was_evaluated_before_it_broke_shows_no_numbers(
-    tmp_path: Path, state: str
-) -> None:
-    lab = write_sweep(tmp_path, small())
-    run = lab.run_of(tiny_spec((2, 8)))
-    run.reopen()
-    run.log_path.touch()
-    if state != "interrupted":
-        run.finish(state, step=7)
-    frame = trials_frame(lab, "placement")
-    assert row(frame, (2, 8))["state"] == state
-    assert row(frame, (2, 8))[metric_columns(frame)].isna().all()
 
 
 def test_a_sweep_before_its_first_run_is_all_pending(tmp_path: Path) -> None:
@@ -212,25 +188,31 @@ def test_a_row_has_the_steps_of_its_run_and_what_pairing_kept(mixed: Lab) -> Non
     assert trials_frame(mixed, mixed.sweep("placement")).equals(frame)
 
 
-def test_what_is_wrong_with_losses_is_said_before_what_ended_the_run(tmp_path: Path) -> None:
+def test_problems_of_losses_come_before_ends_of_runs(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(states={None: "failed", (5, 8): "failed"}))
     path = next(lab.run_of(tiny_spec((2, 8))).path.glob("evaluations/*/losses.npz"))
     path.write_bytes(b"")
-    reader = SweepReader(lab, lab.sweep("placement").plan())
-    problems = [reader.problem(trial) for trial in reader.plan.trials]
-    assert [bool(problem) for problem in problems] == [False, False, True, False]
-    assert [reader.row(trial)["reason"] for trial in reader.plan.trials] == [
-        "failed on purpose",
-        "its baseline failed: there is nothing to compare with",
-        problems[2],
-        "failed on purpose",
-    ]
-    assert problems[2].endswith("evaluate again")
-    assert np.isnan(row(trials_frame(lab, "placement"), (2, 8))["gap/route"])
-    assert NO_RESULT["stopped"] == (  # type: ignore[index]
-        "its baseline was stopped early: there is nothing to compare with"
-    )
-    assert set(NO_RESULT) == {"stopped", "diverged", "failed"}
+    frame = trials_frame(lab, "placement")
+    alone = "its baseline failed: there is nothing to compare with"
+    assert [*frame["reason"].drop(2)] == ["failed on purpose", alone, "failed on purpose"]
+    assert frame["reason"][2].endswith("evaluate again")
+    assert np.isnan(row(frame, (2, 8))["gap/route"])
+
+
+@pytest.mark.parametrize("state", ["diverged", "interrupted", "stopped"])
+def test_a_reopened_run_shows_its_state_and_no_numbers(tmp_path: Path, state: str) -> None:
+    lab = write_sweep(tmp_path, small())
+    run = lab.run_of(tiny_spec((2, 8)))
+    run.reopen()
+    run.log_path.touch()
+    if state == "diverged":
+        run.finish(state, step=7)
+    elif state == "stopped":
+        lab.sweep("placement").add_judgement(Judgement(run.name, 7, 0.5))
+    found = row(frame := trials_frame(lab, "placement"), (2, 8))
+    assert found["state"] == state
+    assert found[metric_columns(frame)].isna().all()
+    assert found["steps_done"] is pd.NA if state == "interrupted" else found["steps_done"] == 7
 
 
 SG = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
@@ -247,7 +229,7 @@ def test_methods_and_weights_name_themselves(tmp_path: Path) -> None:
     ])  # fmt: skip
     lab, spec, flops = Lab(tmp_path), tiny_spec(None), metric_names.SAMPLE_FLOPS
     trial = {"run": signature(spec), "role": "baseline", "cell": {}, "seed": 0, "baseline": None}
-    plan = {"format": 1, "name": "g", "evaluate": encode(evaluations)}
+    plan = {"format": 2, "name": "g", "evaluate": encode(evaluations)}
     write_json(lab.sweep("g").plan_path, {**plan, "trials": [{**trial, "spec": encode(spec)}]})
     for number, evaluation in enumerate(evaluations):
         folder = lab.run_of(spec).evaluation(evaluation)
