@@ -105,9 +105,9 @@ def open_reference(spec: ReferenceSpec, metrics: Collection[str]) -> ReferenceFi
     """
     path = reference_path(spec)
     comparing = [METRICS[metric] for metric in metrics if METRICS[metric].compares]
-    layers = {metric.layer for metric in comparing if metric.moments_given}
+    layers: set[str] = {metric.layer for metric in comparing if metric.moments_given}
     with _reading(spec.name, path), np.load(path, allow_pickle=False) as arrays:
-        given = layers if "mu" in arrays else set()
+        given: set[str] = layers if "mu" in arrays else set()
         moments = {layer: _moments(arrays, layer) for layer in given}
         shape = _image_shape(path) if IMAGES in arrays else None
     seen = layers - given or not all(metric.moments_given for metric in comparing)
