@@ -54,7 +54,7 @@ def file_reference(file: ReferenceFile) -> Reference:
 
 def all_images(samples: Samples, device: torch.device) -> Iterator[Tensor]:
     """Yield all images of a split, uint8, batch by batch, decoded on `device`."""
-    for ids in torch.arange(len(samples)).split(REFERENCES):
+    for ids in torch.split(torch.arange(len(samples)), REFERENCES):
         yield pixels(samples, samples.take(ids)[0].to(device))
 
 
