@@ -18,7 +18,6 @@ from tread_lab.data.autoencoder import VARIABLE
 from tread_lab.engine.trainer import Trainer
 from tread_lab.evaluate import fidelity
 from tread_lab.evaluate.fidelity import inception_weights
-from tread_lab.evaluate.requirements import check_torch_fidelity
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, decode
@@ -89,7 +88,6 @@ def _write_autoencoder(folder: Path) -> None:
 
 def _inception_is_here() -> bool:
     with contextlib.suppress(UserError):
-        check_torch_fidelity("fid")
         return inception_weights().exists()
     return False
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from gpu_phases.shared import TINY, Bench
 from tread_lab.data.autoencoder import levels
 from tread_lab.data.npy import write_npz
+from tread_lab.data.parts import Parts
 from tread_lab.engine.compiled import compile_blocks
 from tread_lab.engine.precision import autocast, matrix_products
-from tread_lab.evaluate.sample_images import SampleImages
 
 CALLS = 79  # Heun, 40 steps
 SD = {  # the sizes of SD's autoencoder; time does not depend on its weights
@@ -100,11 +100,11 @@ def _writing(bench: Bench) -> None:
     images_BCHW = torch.randint(0, 256, (batch, 3, side, side), dtype=torch.uint8)
     with bench.guarded("part", part="writing"), tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        kept = SampleImages(Path(folder), {}, (3, side, side), count, batch)
-        kept.resume()
-        for rows in kept.open_batches():
-            kept.keep(rows.start, images_BCHW, torch.zeros(batch, dtype=torch.long))
-        pieces = (x_BCHW.permute(0, 2, 3, 1).numpy() for x_BCHW, _ in kept.batches())
+        parts = Parts(Path(folder) / "parts", {}, count, batch)
+        parts.begin()
+        for rows in parts.open_batches():
+            parts.write(rows, {"images": images_BCHW.numpy(), "labels": np.zeros(batch, int)})
+        pieces = (part["images"].transpose(0, 2, 3, 1) for part in parts.read())
         shape = (count, side, side, 3)
         write_npz(Path(folder) / "samples.npz", {"arr_0": (shape, np.uint8, pieces)})
         _say_part(bench, 1e3 * (time.perf_counter() - started), count, part="writing")

@@ -15,7 +15,6 @@ from tread_lab.cli import main
 from tread_lab.data.latents import write_manifest
 from tread_lab.data.measure import Measured
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
-from tread_lab.specs import UserError
 
 __all__ = ["packed"]
 
@@ -89,16 +88,9 @@ def test_a_packed_set_is_whole_after_its_statistics_were_written_and_still_tells
     assert capsys.readouterr().out.startswith(f"{packed / 'labels.npy'}: its checksum differs")
 
 
-def test_what_a_reference_needs_is_asked_before_its_images_are_listed(
+def test_a_reference_needs_inception_before_images_are_listed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def absent(what: str) -> None:
-        raise UserError(f"{what} needs torch-fidelity")
-
-    monkeypatch.setattr("tread_lab.evaluate.requirements.check_torch_fidelity", absent)
-    assert main(["data", "reference", "nowhere", "r.npz"]) == 2
-    assert capsys.readouterr().err == "tread-lab: data reference needs torch-fidelity\n"
-    monkeypatch.setattr("tread_lab.evaluate.requirements.check_torch_fidelity", lambda what: None)
     monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
     assert main(["data", "reference", "nowhere", "r.npz"]) == 2
     assert "TREAD_LAB_INCEPTION" in capsys.readouterr().err

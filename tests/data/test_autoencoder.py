@@ -52,7 +52,7 @@ def test_the_range_decides_what_the_encoder_is_fed_and_what_is_decoded(
     assert torch.equal(of_unit.decoded(x_BCHW), 2 * raw_BCHW - 1)
     assert torch.equal(signed.pixels(x_BCHW), levels(raw_BCHW))
     assert torch.equal(of_unit.pixels(x_BCHW), (raw_BCHW.clamp(0, 1) * 255).to(torch.uint8))
-    monkeypatch.setattr(autoencoder, "images_at_once", lambda *_: 1)
+    monkeypatch.setitem(autoencoder.AT_ONCE, "cpu", 1)
     assert torch.allclose(signed.decoded(x_BCHW), raw_BCHW, atol=1e-5)
     assert signed.decoder != of_unit.decoder and image_shape(signed) == (3, 16, 16)
     with monkeypatch.context() as patch:

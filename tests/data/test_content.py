@@ -16,7 +16,6 @@ from safetensors.torch import save_file
 
 from tests.data.test_folder import names, write_folder
 from tests.made_data import normal, write_arrays
-from tread_lab.data import content
 from tread_lab.data.captions import write_captions
 from tread_lab.data.content import check_content, content_digest
 from tread_lab.data.latents import read_manifest, write_manifest
@@ -121,18 +120,6 @@ def test_the_embedded_set_and_statistics_that_nothing_uses_have_no_part(tmp_path
     assert content_digest(plain) == unused
     with pytest.raises(UserError, match=r"data.normalise: .* holds no statistics.json"):
         content_digest(spec)
-
-
-def test_a_source_of_another_package_is_known_by_what_it_says_of_both_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(content, "FILES", {})
-    spec, found = packed_set(tmp_path), set[str | None]()
-    for name in ("labels.npy", "heldout_labels.npy"):
-        found.add(content_digest(spec))
-        np.save(tmp_path / name, np.load(tmp_path / name)[::-1])
-    found.add(content_digest(spec))
-    assert len(found) == 3 and {len(digest or "") for digest in found} == {16}
 
 
 def test_absent_data_are_one_line(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from tests.stand_ins import SCALE, write_autoencoder
 from tread_lab.data.deviation import (
     check_decoded,
     check_deviation,
-    expected_deviation,
     measure_deviation,
 )
 from tread_lab.data.embedded import Fashion16
@@ -88,18 +87,6 @@ def test_arrays_are_scaled_once(
         check_deviation(spec, samples)
 
 
-def test_what_is_expected_follows_from_the_spec_its_data_or_its_process(tmp_path: Path) -> None:
-    def expected(source: str, process: str = "edm", **data: Any) -> tuple[float, float, str]:
-        return expected_deviation(spec_of(tmp_path, source, process, **data))
-
-    assert expected("shards", deviation=0.7) == (0.7, 1.5, "data.deviation")
-    assert expected("shards") == (0.93, 1.5, "latents of the SD autoencoder")
-    assert expected("latents") == (0.5, 3.0, "EDM's sigma_data")
-    assert expected("latents", "flow") == (1.0, 3.0, "flow matching's noise")
-    assert expected("latents", "ddpm") == (1.0, 3.0, "DDPM's noise")
-    assert expected("images", scale=0.18215) == (0.5, 3.0, "EDM's sigma_data")
-
-
 class Stored(Fashion16):
     """Samples [B, 4, 1, 2] of two values in each channel, whose deviations are given."""
 
@@ -153,18 +140,6 @@ def test_a_channel_that_its_statistics_do_not_fit_is_told(tmp_path: Path) -> Non
     check_deviation(spec, Stored(0.5, 1.4, 0.2, 0.5))
     own = spec_of(tmp_path, "safetensors", scale=0.5, deviation=0.85)
     check_deviation(own, Stored(0.5, 0.1, 1.6, 0.5))
-
-
-def test_at_most_256_samples_are_measured_and_8_decoded() -> None:
-    for count, measured, decoded in ((1000, 256, 8), (5, 5, 5)):
-        samples = Stored(1.0, count=count)
-        assert measure_deviation(samples) == 1.0
-        asked = samples.asked.tolist()
-        assert (len(asked), asked[0], asked[-1]) == (measured, 0, count - 1)
-        samples.decoded = lambda x_BCHW: None  # type: ignore[attr-defined]
-        check_decoded(DataSpec(), samples)
-        asked = samples.asked.tolist()
-        assert (len(asked), asked[0], asked[-1]) == (decoded, 0, count - 1)
 
 
 class MadeDecoder:

@@ -15,10 +15,9 @@ from tests.engine.runs import CPU, differing, last_checkpoint, train_until
 from tread_lab.data import open_data
 from tread_lab.data.feature_cache import FeatureCache
 from tread_lab.engine import trainer
-from tread_lab.engine.train import train
 from tread_lab.records.locks import exclusive
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.data import DataSpec
 from tread_lab.systems.repa import alignment
 from tread_lab.systems.repa.alignment import feature_cache
@@ -149,13 +148,3 @@ def test_the_targets_are_features_of_the_stored_images(
     encoder = alignment.open_encoder(spec.repa, samples, CPU, side=4)
     torch.testing.assert_close(batch.target_BNE.float(), encoder(images), rtol=1e-3, atol=1e-3)
     assert torch.equal(batch.rows(slice(2, 4)).target_BNE, batch.target_BNE[2:4])
-
-
-def test_latents_without_images_say_what_is_missing(latents: Path, tmp_path: Path) -> None:
-    (latents / "images.npy").unlink()
-    steps = train(spec_of(latents), RunFolder(tmp_path / "lab/runs/run"), CPU)
-    with pytest.raises(UserError, match=r"put images\.npy .* or say `target: decoded`"):
-        next(steps)
-    steps = train(spec_of(latents, target="decoded"), RunFolder(tmp_path / "lab/runs/other"), CPU)
-    with pytest.raises(UserError, match="name the SD autoencoder's folder"):
-        next(steps)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import torch
 from tests.data.conftest import LABELS, LATENTS, opened
 from tread_lab.data import Samples
 from tread_lab.data.captions import write_captions
-from tread_lab.data.latents import PackedArrays, read_manifest, write_manifest
+from tread_lab.data.latents import PackedArrays, read_manifest
 from tread_lab.data.scaled import Split, split_ids
 from tread_lab.specs import DataSpec, UserError
 
@@ -49,14 +47,6 @@ def test_an_npz_gives_the_samples_of_the_folder_and_the_fingerprint_follows_them
     np.save(packed / "latents.npy", LATENTS + 1)
     others.append(_open(packed))
     assert len({folder.fingerprint, *(other.fingerprint for other in others)}) == 4
-
-
-def test_without_an_autoencoder_pixels_are_called_a_preview(packed: Path) -> None:
-    samples = _open(packed)
-    x_BCHW, _ = samples.take(torch.arange(5))
-    shown_BCHW = samples.pixels(x_BCHW)
-    assert samples.preview
-    assert torch.equal(samples.pixels(x_BCHW[2:3])[0], shown_BCHW[2])
 
 
 DAMAGE: dict[str, tuple[str, Any]] = {
@@ -165,29 +155,6 @@ def test_mirrored_latents_are_those_of_the_same_images(packed: Path) -> None:
     assert not np.array_equal(places, ids)
     expected = LATENTS[places] + np.where(mirrored, 100, 0).astype(np.float16)[:, None, None, None]
     assert np.array_equal(store.read(ids, mirrored), expected)
-
-
-def test_a_manifest_holds_size_time_and_digest_of_every_file(tmp_path: Path) -> None:
-    assert read_manifest(tmp_path) is None
-    for name, content in (("b.npy", b"22"), ("a.npy", b"1")):
-        (tmp_path / name).write_bytes(content)
-        os.utime(tmp_path / name, ns=(7, 10**18 + len(content)))
-    write_manifest(tmp_path, {"source": "x"}, ["b.npy", "a.npy"])
-    text = (tmp_path / "manifest.json").read_text()
-    assert read_manifest(tmp_path) == {
-        "format": "tread-lab packed arrays 1",
-        "source": "x",
-        "files": {
-            name: {
-                "bytes": len(content),
-                "mtime_ns": 10**18 + len(content),
-                "sha256": hashlib.sha256(content).hexdigest(),
-            }
-            for name, content in (("a.npy", b"1"), ("b.npy", b"22"))
-        },
-    }
-    write_manifest(tmp_path, {"source": "x"}, ["a.npy", "b.npy"])
-    assert (tmp_path / "manifest.json").read_text() == text
 
 
 @pytest.mark.parametrize("text", ["[]", "{", "{}", json.dumps({"format": "another"})])

@@ -13,7 +13,7 @@ import torch
 
 from tests.data.conftest import LATENTS, opened
 from tread_lab import draws
-from tread_lab.data.scaled import MOST_HELDOUT, ScaledLatents, Store, preview, split_ids
+from tread_lab.data.scaled import MOST_HELDOUT, ScaledLatents, Store, split_ids
 from tread_lab.specs import DataSpec, UserError
 from tread_lab.systems.repa.encoder import check_encoder
 from tread_lab.systems.repa.spec import RepaSpec
@@ -95,16 +95,3 @@ def test_5_percent_are_held_out_evenly_spread_and_at_most_10000(
     assert len(heldout) == count and heldout[:3] == first
     assert train == sorted(train) and sorted(heldout + train) == list(range(n))
     assert split_ids(n, "all").tolist() == list(range(n))
-
-
-@pytest.mark.parametrize(("channels", "shown"), [(1, 1), (2, 1), (3, 3), (4, 3)])
-def test_a_preview_is_grey_or_of_three_channels_and_spans_two_and_a_half_deviations(
-    channels: int, shown: int
-) -> None:
-    x_BCHW = torch.tensor([[[[-1.0, 1.0]]], [[[5.0, 9.0]]]]).expand(-1, channels, 1, 2)
-    seen_BCHW = preview(x_BCHW)
-    assert seen_BCHW.shape == (2, shown, 1, 2) and seen_BCHW.dtype == torch.uint8
-    levels_2 = 127.5 + torch.tensor([-1.0, 1.0]) * 127.5 / 2.5  # one deviation to either side
-    assert (seen_BCHW - levels_2).abs().max() <= 0.51
-    spike_BCHW = torch.eye(20)[:1].expand(1, channels, 20, 20) * torch.eye(20)
-    assert preview(spike_BCHW)[..., 0, 0].unique().tolist() == [255]

@@ -6,7 +6,6 @@ import functools
 import gzip
 import os
 import re
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import torch
 
 from tests.data.conftest import MEMBERS, npy, opened, write_tar
 from tread_lab.data.scaled import Split
-from tread_lab.data.shards import members, tars_of
+from tread_lab.data.shards import tars_of
 from tread_lab.specs import UserError
 
 _open = functools.partial(opened, "shards", scale=0.5)
@@ -112,21 +111,6 @@ def test_absent_tars_are_one_line(tmp_path: Path) -> None:
     write_tar(tmp_path / "one" / "a.tar", MEMBERS[:2])
     with pytest.raises(UserError, match=r"two or more samples to split, got 1$"):
         _open(tmp_path / "one")
-
-
-def test_members_have_a_key_a_part_a_place_and_their_content(tmp_path: Path) -> None:
-    tar, folder = tmp_path / "a.tar", tarfile.TarInfo("a.x.npy")
-    folder.type = tarfile.DIRTYPE
-    files = {"a/1.x.npy": b"one", "a/1.cls": b"5", "2.x.npy": b"two" * 400, "3.other": b"-"}
-    write_tar(tar, files.items(), folder)
-    found = list(members(tar, ("x.npy", "cls"), read=("cls",)))
-    assert [(m.key, m.part, m.size, m.content) for m in found] == [
-        ("a/1", "x.npy", 3, b""),
-        ("a/1", "cls", 1, b"5"),
-        ("2", "x.npy", 1200, b""),
-    ]
-    raw = tar.read_bytes()
-    assert [raw[m.offset : m.offset + 3] for m in found] == [b"one", b"5\0\0", b"two"]
 
 
 def test_tars_of_a_folder_or_of_a_glob_are_in_order(

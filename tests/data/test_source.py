@@ -22,31 +22,6 @@ from tread_lab.specs.data import SOURCES
 __all__ = ["files", "repa"]
 
 
-def test_the_fingerprints_on_record_stay(
-    packed: Path, shards: Path, repa: Path, files: Path
-) -> None:
-    def found(source: str, path: Path, **changes: Any) -> str:
-        return str(opened(source, path, **changes).fingerprint)
-
-    assert [
-        found("latents", packed),
-        found("latents", packed, scale=0.5, digest="0123"),
-        found("shards", shards),
-        found("folder", repa),
-        found("images", repa, channels=3, size=16, scale=0.5),
-        found("images", repa, channels=3, size=16, digest="0123"),
-        found("safetensors", files),
-    ] == [
-        "db815847280203a3",
-        "66baa0f7d3f30438",
-        "f3dfb1af6013d9d4",
-        "88f15e5cd734b64e",
-        "46657f7e1d8b961f",
-        "7717ec108b325861",
-        "d0c292bf415132f5",
-    ]
-
-
 def test_data_without_a_path_are_one_line() -> None:
     for name in SOURCES.built_in.keys() - {"fashion16"}:
         for look in (content_digest, lambda spec: open_data(spec, "heldout")):
@@ -75,13 +50,6 @@ def test_a_spec_that_contradicts_the_data_is_refused(
 def test_every_source_of_the_spec_has_code_and_facts() -> None:
     names = {"fashion16", "latents", "shards", "folder", "images", "safetensors"}
     assert set(source.OPENERS) == set(SOURCES) == names
-
-
-def test_a_source_without_code_is_an_error_not_tars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SOURCES, "shard_files", SOURCES["shards"])
-    spec: Any = DataSpec(**{"source": "shard_files", "path": "nowhere"})  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"unknown 'shard_files', did you mean 'shards'"):
-        open_data(spec, "train")
 
 
 def test_a_decoder_gets_what_the_encoder_gave_where_channels_are_normalised_too(

@@ -29,15 +29,6 @@ def test_what_was_written_is_read_back_exactly(tmp_path: Path) -> None:
     assert np.array_equal(beside.mean_C, written.mean_C)
 
 
-def test_a_linked_copy_keeps_its_own_statistics(tmp_path: Path) -> None:
-    path, other = tmp_path / "statistics.json", tmp_path / "linked.json"
-    write_statistics(path, Statistics(np.zeros(1), np.ones(1)))
-    other.hardlink_to(path)
-    first = path.read_bytes()
-    write_statistics(path, Statistics(np.ones(1), np.ones(1)))
-    assert path.read_bytes() != first and other.read_bytes() == first
-
-
 @pytest.mark.parametrize("value", [np.nan, 0.0])
 def test_useless_statistics_are_not_written(value: float, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"Try `tread-lab data verify`"):

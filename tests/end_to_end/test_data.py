@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from tread_lab.analysis.figures.over_training import growths
 
 from tests.data.test_encode import digests
 from tests.stand_ins import SCALE, write_autoencoder, write_images

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.engine.runs import CPU, evaluate, lab_with_a_run, small_run
+from tests.engine.runs import small_run
 from tread_lab.evaluate.effect import check_effect
-from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, SamplerSpec, SamplesSpec, UserError, decode, encode
+from tread_lab.specs import RunSpec, SamplerSpec, UserError, decode
 
 FLOW, DDPM = small_run(process="flow"), small_run(process="ddpm")
 EDM, ROWS = small_run(), small_run(routes=["1->1 by rows"])
@@ -65,20 +63,3 @@ def test_a_setting_without_effect_is_refused(
 @pytest.mark.parametrize(("run", "tree"), ACCEPTED)
 def test_a_setting_with_an_effect_is_accepted(run: RunSpec, tree: dict[str, Any]) -> None:
     check_effect(run, sampler(tree))
-
-
-def test_what_is_refused_draws_the_images_of_another_name(lab: Lab) -> None:
-    """One refusal of each kind; what is accepted beside it draws others."""
-    folder = lab_with_a_run(lab.root, EDM).run_of(EDM)
-
-    def images(tree: dict[str, Any]) -> np.ndarray:
-        spec = SamplesSpec(count=2, sampler=sampler({"steps": 2, **tree}))
-        evaluate(folder, spec, CPU)
-        return np.load(folder.evaluation(spec).path / "samples.npz")["arr_0"]
-
-    plain, guided = images({}), images(cfg())
-    assert not np.array_equal(plain, guided)
-    assert np.array_equal(images(cfg(interval=[90, 99])), plain)
-    assert np.array_equal(images(rates(0, 0.05)), plain)
-    assert not np.array_equal(images(rates(0, 0.5)), plain)
-    assert encode(EDM)["routes"]

@@ -55,5 +55,5 @@ def test_an_entry_is_named_for_all_that_decides_its_features(
     assert torch.equal(again["logits"], found["logits"]) and extraction.batches == [3, 1]
     with pytest.raises(UserError) as caught:
         described(reference, extraction, ["spatial"], (3, 2, 2), tmp_path)
-    said = "metrics: generated and reference images differ in shape: [3, 2, 2] and [1, 2, 2]"
-    assert str(caught.value) == said
+    said = "generated and reference images must be of one shape, got [3, 2, 2] and [1, 2, 2]"
+    assert str(caught.value) == f"metrics: {said}"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 import torch
 
 from tread_lab.data import open_data
-from tread_lab.evaluate import extractor
 from tread_lab.evaluate.extractor import load_extractor
-from tread_lab.specs import DataSpec, UserError
+from tread_lab.specs import DataSpec
 
 
 def test_it_tells_nine_of_ten_held_out_images_apart_and_is_not_trained_any_more() -> None:
@@ -20,15 +16,3 @@ def test_it_tells_nine_of_ten_held_out_images_apart_and_is_not_trained_any_more(
     assert features_ND.shape == (1000, 128)
     assert (logits_NK.argmax(1) == labels_N).float().mean() > 0.87
     assert not model.training and not any(x.requires_grad for x in model.parameters())
-
-
-def test_absent_or_damaged_weights_say_what_brings_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "x.safetensors"
-    monkeypatch.setattr(extractor, "weights_path", lambda name: path)
-    for content in (None, b"", b"not weights at all"):
-        if content is not None:
-            path.write_bytes(content)
-        with pytest.raises(UserError, match="install tread-lab again"):
-            load_extractor("x")

@@ -52,12 +52,6 @@ def test_only_precision_and_recall_cap_the_references(
     assert capped == {**whole, **near}
 
 
-def test_references_are_spread_over_a_sorted_set() -> None:
-    images = torch.arange(1000)[:, None, None, None]
-    assert evenly(images, 10).flatten().tolist() == list(range(0, 1000, 100))
-    assert torch.equal(evenly(images, 5000), images)
-
-
 def test_every_metric_of_the_spec_has_code_behind_it() -> None:
     assert set(MEASURES) == set(METRICS) <= set(METRIC_KINDS)
     logits_NK = torch.randn(40, 3)

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
-from tests.evaluate.conftest import score
 from tread_lab.evaluate import fidelity
 from tread_lab.evaluate.extraction import Extraction
 from tread_lab.evaluate.fidelity import (
     inception_features,
     inception_weights,
-    kernel_distance,
 )
 from tread_lab.evaluate.reference_file import WIDTHS
 from tread_lab.specs import UserError
@@ -52,16 +49,6 @@ def test_another_file_is_refused_and_never_unpickled(
     assert "\n" not in str(caught.value) and not (tmp_path / "sprung").exists()
 
 
-@pytest.mark.skipif("TREAD_LAB_INCEPTION" not in os.environ, reason="needs the published weights")
-def test_real_fid_is_proven_only_where_the_published_weights_are(real: Tensor) -> None:
-    noise = torch.randint(0, 256, (50, 1, 16, 16), dtype=torch.uint8)
-    scores = (
-        score(x, real[50:100], metrics=["fid"], extractor="inception") for x in (real[:50], noise)
-    )
-    near, far = (found["fid[heldout]@50"] for found in scores)
-    assert 0 < near < far
-
-
 def test_the_spatial_layer_is_the_first_branch_of_mixed_6(random_inception: Path) -> None:
     from torch_fidelity import feature_extractor_inceptionv3 as theirs
 
@@ -93,20 +80,6 @@ def test_the_spatial_layer_is_the_first_branch_of_mixed_6(random_inception: Path
     places = x.permute(0, 2, 3, 1)[..., :7].reshape(2, -1)  # as TensorFlow lays it out
     assert torch.allclose(found["spatial"], places, atol=1e-5)
     assert places.std() > 0.01
-
-
-@pytest.mark.parametrize(("real", "size", "subsets"), [(1100, 1000, 2), (9, 9, 100)])
-def test_subsets_of_the_kernel_distance_have_1000_images_where_there_are_as_many(
-    real: int, size: int, subsets: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two subsets show it as well as the hundred there are."""
-    from torch_fidelity.defaults import DEFAULTS
-    from torch_fidelity.metric_kid import kid_features_to_metric
-
-    monkeypatch.setitem(DEFAULTS, "kid_subsets", subsets)
-    x_N2, y_M2 = torch.randn(1050, 2).double(), torch.randn(real, 2).double()
-    kernel = kid_features_to_metric(x_N2, y_M2, kid_subset_size=size, verbose=False)
-    assert kernel_distance(x_N2, y_M2) == kernel["kernel_inception_distance_mean"]
 
 
 def test_the_shuffled_inception_score_is_of_parts_that_are_alike() -> None:

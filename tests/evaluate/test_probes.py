@@ -122,16 +122,6 @@ def test_untrained_network_has_the_loss_of_zeros(process: str) -> None:
     assert losses.zero == pytest.approx(losses.dense_ML.mean(), rel=1e-6)
 
 
-def test_images_are_the_first_or_spread_over_all(model: Trained) -> None:
-    first, even, similar = Noise(), Noise(), Noise()
-    finished(heldout_losses(model, first, HeldoutSpec(images=4, levels=1)))  # type: ignore[arg-type]
-    losses = finished(heldout_losses(model, even, HeldoutSpec(images=4, levels=1, pick="even")))  # type: ignore[arg-type]
-    finished(layer_similarity(model, similar, SimilaritySpec(images=2, levels=1, pick="even")))  # type: ignore[arg-type]
-    assert first.taken == [0, 1, 2, 3]
-    assert even.taken == [125, 375, 625, 875] and losses.dense_ML.shape == (4, 1)
-    assert similar.taken == [250, 750]
-
-
 def test_more_images_than_are_held_out_are_refused_where_they_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,6 @@ from tests.engine.runs import lab_with_a_run, small_run
 from tests.evaluate.test_frechet import of_moments as frechet
 from tests.evaluate.test_neighbours import adm as precision_recall
 from tread_lab import cli
-from tread_lab.evaluate import drawing
 from tread_lab.records.lab import Lab
 from tread_lab.specs.metrics import OWN_FEATURES
 
@@ -141,25 +140,6 @@ def test_each_metric_is_of_the_extractor_that_it_names(
     found = measured(lab, metrics=["fd", "fid"], capsys=capsys)
     names = [f"fd[{OWN}]@{COUNT}", f"fid[heldout]@{COUNT}"]
     assert list(found) == names and len(set(found.values())) == 2
-
-
-def test_a_wrong_file_is_one_line_before_anything_is_sampled(
-    lab: Lab,
-    arrays: dict[str, NDArray[Any]],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(drawing, "generate", lambda *_, **__: pytest.fail("sampled"))
-    wrong: dict[str, Any] = {**arrays, "arr_0": np.zeros((200, 8, 8, 1), np.uint8)}
-    np.savez(tmp_path / "wrong.npz", **wrong)
-    run = lab.run_of(small_run()).name
-    command = ["evaluate", run, "fid@200", "recall@200", "--root", str(lab.root)]
-    reference = ["--reference", str(tmp_path / "wrong.npz")]
-    assert cli.main([*command, *reference]) == 2
-    line = capsys.readouterr().err.strip()
-    assert "its images are 8x8 with 1 channel, and the samples 16x16 with 1 channel" in line
-    assert "\n" not in line
 
 
 def test_another_file_of_the_same_name_is_refused(

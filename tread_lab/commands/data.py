@@ -197,13 +197,11 @@ def reference(
     from tread_lab.engine.precision import matrix_products
     from tread_lab.evaluate.extraction import Extraction
     from tread_lab.evaluate.fidelity import inception_weights, sha256
-    from tread_lab.evaluate.requirements import check_torch_fidelity
     from tread_lab.evaluate.write_reference import write_reference
     from tread_lab.specs.metrics import INCEPTION
     from tread_lab.terminal.console import show_pairs
     from tread_lab.terminal.data import show_images, show_steps
 
-    check_torch_fidelity("data reference")
     inception_weights()  # before a million images are listed
     real = open_images(images, limit=limit)
     show_images(real, images)

@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from tread_lab.data.parts import Parts
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.compiled import compile_for
@@ -21,7 +22,6 @@ from tread_lab.engine.provenance import code_digest
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.system import condition_of
 from tread_lab.evaluate.references import pixels
-from tread_lab.evaluate.sample_images import SampleImages
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate, images_a_call
@@ -29,6 +29,8 @@ from tread_lab.sampling.guidance import Denoiser
 from tread_lab.specs.errors import NotFinite, UserError
 from tread_lab.specs.evaluation import SamplesSpec, Step
 from tread_lab.specs.guidance import routes_taken
+
+PARTS = "parts"  # within the folder of an evaluation
 
 
 class Drawing:
@@ -52,15 +54,14 @@ class Drawing:
         self.condition = condition_of(run, folder, device)
         self._data = open_data(run.data, "heldout")
 
-    def images(self) -> SampleImages:
-        """Return the images on the disk."""
+    def parts(self) -> Parts:
+        """Return the batches of images on the disk, with the number of each image's label."""
         made = {"code": code_digest(), "device": self.device.type, "decoder": self._data.decoder}
         if self.condition is not None:
             made |= self.condition.fingerprint
         made |= {f"step {at}": f"{n.step}-{n.weights}" for at, n in self.networks.items()}
-        place = self.folder.evaluation(self.spec).path
-        batch = images_a_call(self.device.type)
-        return SampleImages(place, made, self._shape(), self.spec.count, batch)
+        folder = self.folder.evaluation(self.spec).path / PARTS
+        return Parts(folder, made, self.spec.count, images_a_call(self.device.type))
 
     def draw(self, rows: range) -> tuple[Tensor, Tensor]:
         """Return images, uint8, and labels of one batch.
@@ -97,14 +98,20 @@ class Drawing:
             )
         return pixels(self._data, x_BCHW), labels_B
 
-    def progress(self, images: SampleImages, described: int = 0) -> tuple[int, int]:
+    def write(self, parts: Parts, rows: range) -> None:
+        """Draw and store one batch."""
+        images_BCHW, labels_B = self.draw(rows)
+        parts.write(rows, {"images": images_BCHW.cpu().numpy(), "labels": labels_B.cpu().numpy()})
+
+    def progress(self, parts: Parts, described: int = 0) -> tuple[int, int]:
         """Return how many images are done, of how many: one that is drawn is done by half where
         metrics are to look at it."""
-        drawn, share = images.drawn, 0.5 if self.spec.metrics else 0.0
-        return round((1 - share) * drawn + share * described), images.count
+        share = 0.5 if self.spec.metrics else 0.0
+        return round((1 - share) * parts.done + share * described), parts.count
 
-    def _shape(self) -> tuple[int, int, int]:
-        """Return (C, H, W) of the images, if need be of one that is decoded."""
+    @functools.cached_property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of the images, if need be of one that is decoded."""
         if (known := image_shape(self._data)) is not None:
             return known
         data = self.model.spec.data
@@ -113,20 +120,18 @@ class Drawing:
         return C, H, W
 
 
-def draw_open(
-    drawing: Drawing, images: SampleImages, ranks: Ranks | None
-) -> Iterator[tuple[int, int]]:
+def draw_open(drawing: Drawing, parts: Parts, ranks: Ranks | None) -> Iterator[tuple[int, int]]:
     """As rank 0, draw the images that are not on the disk, yielding the progress at first and after
     each batch; closed there, the next process goes on. Of n processes each draws every n-th batch.
     """
-    todo = images.open_batches()
-    yield drawing.progress(images)
+    todo = parts.open_batches()
+    yield drawing.progress(parts)
     if todo and ranks is not None and ranks.count > 1:
-        ranks.told(partial(_follow, drawing.folder.path, drawing.spec, todo))
-        yield from _rounds(drawing, images, todo, ranks)
-    for rows in images.open_batches():  # all, or what another process could not draw
-        images.keep(rows.start, *drawing.draw(rows))
-        yield drawing.progress(images)
+        ranks.told(functools.partial(_follow, drawing.folder.path, drawing.spec, todo))
+        yield from _rounds(drawing, parts, todo, ranks)
+    for rows in parts.open_batches():  # all, or what another process could not draw
+        drawing.write(parts, rows)
+        yield drawing.progress(parts)
 
 
 def _follow(
@@ -134,18 +139,18 @@ def _follow(
 ) -> None:
     """Draw this process's own batches, until all are drawn or rank 0 stops."""
     drawing = Drawing(RunFolder(path), spec, device)
-    for _ in _rounds(drawing, drawing.images(), todo, ranks):
+    for _ in _rounds(drawing, drawing.parts(), todo, ranks):
         pass
 
 
 def _rounds(
-    drawing: Drawing, images: SampleImages, todo: Sequence[range], ranks: Ranks
+    drawing: Drawing, parts: Parts, todo: Sequence[range], ranks: Ranks
 ) -> Iterator[tuple[int, int]]:
     """Draw a batch in each process, yielding as `draw_open` before it; an error of any ends the
     rounds of all, and rank 0, which draws what is left, meets it again."""
     for k in range(0, len(todo), ranks.count):
         try:
-            yield drawing.progress(images)
+            yield drawing.progress(parts)
         except GeneratorExit:
             ranks.stop()
             raise
@@ -154,7 +159,7 @@ def _rounds(
         failed = torch.zeros(1)
         try:
             for rows in todo[k + ranks.index : k + ranks.index + 1]:
-                images.keep(rows.start, *drawing.draw(rows))
+                drawing.write(parts, rows)
         except UserError:
             failed += 1
         if ranks.sum(failed):

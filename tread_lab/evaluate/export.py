@@ -36,7 +36,7 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     """Write the EMA weights of a run and what belongs to them into a new folder.
 
     `model.safetensors` has the names of the network, for DiT those of its public code; its header
-    holds the run and the step. `spec.yaml` is the run's spec without folders of this machine,
+    holds the step. `spec.yaml` is the run's spec without folders of this machine,
     `config.json` the network and the digests of held-out data, decoder and frozen encoders,
     `evaluation_defaults.json` the sampler and reference of its experiment, `README.md` a model card
     in the layout of the Hugging Face hub. Names of classes, statistics of channels and held-out
@@ -62,19 +62,22 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     tensors = {name: t.contiguous() for name, t in model.network.state_dict().items()}
     if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
         raise UserError(f"--step: must be one whose weights are finite, got {model.step}")
-    facts = {"format": "pt", "run": folder.name, "step": str(model.step), "weights": "ema"}
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{out}: cannot make this folder: {error.strerror}") from None
     with replacing(out / EXPORTED) as temporary:
-        save_file(tensors, temporary, metadata=facts)
-        _sort_facts(temporary)
+        # of several facts safetensors leaves the order to chance, and a run has one file
+        save_file(tensors, temporary, metadata={"step": str(model.step)})
     write_text(out / SPEC, dump_yaml({"format": FORMAT, **encode(spec)}))
     keep_beside_weights(out, model.spec.data, _heldout_captions(model.spec))
     data = named(spec.data)
     config = {
-        **_config(spec, model.step),
+        "model_type": spec.model.backbone,
+        "run": folder.name,
+        "step": model.step,
+        "model": encode(spec.model),
+        **{name: getattr(spec.data, name) for name in ("channels", "size", "classes")},
         "heldout": _recorded(folder, f"held-out data {data}"),
         "decoder": _recorded(folder, f"decoder of {data}"),
         "trained_with": folder.trained_with(),
@@ -83,19 +86,6 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     write_json(out / DEFAULTS, encode(folder.evaluation_defaults().without_folders()))
     write_text(out / CARD, model_card(folder, spec, step=model.step))
     return {name: (out / name).stat().st_size for name in names if (out / name).exists()}
-
-
-def _sort_facts(weights: Path) -> None:
-    """Sort the facts in a header, whose order safetensors leaves to chance.
-
-    A run that starts from weights is named by the digest of their file, so one run has one file.
-    """
-    with weights.open("r+b") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-        file.seek(8)
-        file.write(json.dumps(header, separators=(",", ":")).encode().ljust(size))
 
 
 def load_exported(path: str | Path, device: torch.device | str = "cpu") -> Trained:
@@ -144,11 +134,6 @@ def _recorded(folder: RunFolder, name: str) -> str | None:
     measured = ((evaluation.read() or {}).get("made_with") for evaluation in folder.evaluations())
     made = [*measured, *(attempt.fingerprint for attempt in folder.attempts())]
     return next((found[name] for found in reversed(made) if found and name in found), None)
-
-
-def _config(spec: RunSpec, step: int) -> Mapping[str, object]:
-    data = {name: getattr(spec.data, name) for name in ("channels", "size", "classes")}
-    return {"model_type": spec.model.backbone, "step": step, "model": encode(spec.model), **data}
 
 
 def model_card(folder: RunFolder, spec: RunSpec, *, step: int) -> str:
@@ -224,15 +209,13 @@ def _provenance(folder: RunFolder, weights: str) -> str:
     """Return code, packages and data of the last attempt; no folder of its machine."""
     origin = (folder.origin() or [{}])[-1]
     found = next((a.fingerprint for a in reversed(folder.attempts()) if a.fingerprint), {})
-    made = {" ".join(w for w in name.split() if "/" not in w): d for name, d in found.items()}
     packages = ", ".join(f"{name} {v}" for name, v in (origin.get("packages") or {}).items())
     facts = {
         "run": folder.name,
         "weights": weights,
-        "code": origin.get("code") or "not recorded",
-        "digest of the code": made.pop("code", "not recorded"),
-        "packages": packages or "not recorded",
-        "device": origin.get("device") or "not recorded",
-        **made,
+        "source": origin.get("code"),
+        "packages": packages,
+        "device": origin.get("device"),
+        **{" ".join(w for w in name.split() if "/" not in w): d for name, d in found.items()},
     }
-    return "\n".join(f"- {name}: {value}" for name, value in facts.items())
+    return "\n".join(f"- {name}: {value or 'not recorded'}" for name, value in facts.items())

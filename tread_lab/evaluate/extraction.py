@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -22,7 +22,7 @@ from tread_lab.evaluate.fidelity import (
     inception_weights,
     sha256,
 )
-from tread_lab.evaluate.frechet import Moments
+from tread_lab.evaluate.references import Reference
 from tread_lab.records.durable import replacing
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.metrics import DINOV2, INCEPTION
@@ -105,23 +105,6 @@ class Extraction:
         return {layer: torch.cat([one[layer] for one in described]) for layer in described[0]}
 
 
-@dataclass(frozen=True)
-class Reference:
-    """Real images to compare with, named without being looked at.
-
-    Attributes:
-        name: all that decides them: data, decoder, number of images; or the digest of a file.
-        batches: gives them again and again, uint8 [B, C, H, W], on any device.
-        heldout: whether they are the data's own held-out images, which names of metrics say.
-        moments: layer of Inception -> mean and covariance, where a file has them.
-    """
-
-    name: str
-    batches: Callable[[], Iterable[Tensor]]
-    heldout: bool = True
-    moments: Mapping[str, Moments] = field(default_factory=dict)
-
-
 def described(
     reference: Reference,
     extraction: Extraction,
@@ -141,38 +124,38 @@ def described(
     Raises:
         UserError: the images are of another shape, or the cache cannot be written.
     """
-    entries = {layer: _entry(cache, reference, extraction, layer, shape) for layer in layers}
-    held = {layer: path and _stored(path) for layer, path in entries.items()}
-    features = {layer: found[layer] for layer, found in held.items() if found}
-    missing = [layer for layer in entries if layer not in features]
-    if not missing:
+    features: dict[str, Tensor] = {}
+    paths = {layer: _path(cache, reference, extraction, layer, shape) for layer in layers}
+    for path in paths.values():
+        if path is not None and path.exists():
+            features |= _stored(path)
+    if not (missing := [layer for layer in paths if layer not in features]):
         return features
     parts: list[dict[str, Tensor]] = []
     for images_BCHW in reference.batches():
         if (real := tuple(images_BCHW.shape[1:])) != shape:
-            shapes = f"{list(shape)} and {list(real)}"
-            raise UserError(f"metrics: generated and reference images differ in shape: {shapes}")
+            raise UserError(
+                f"metrics: generated and reference images must be of one shape, got {list(shape)}"
+                f" and {list(real)}"
+            )
         found = extraction(images_BCHW)
         parts.append({layer: found[layer].cpu() for layer in missing})
     for layer in missing:
         features[layer] = torch.cat([part[layer] for part in parts])
-        if path := entries[layer]:
+        if path := paths[layer]:
             with replacing(path) as temporary:
                 save_file({layer: features[layer].contiguous()}, temporary)
     return features
 
 
-def _stored(path: Path) -> dict[str, Tensor] | None:
-    """Return the features in a file, `None` without the file."""
+def _stored(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
-    except FileNotFoundError:
-        return None
     except SafetensorError as error:
         raise UserError(f"{path}: must be safetensors, got {error}. Try deleting it.") from None
 
 
-def _entry(
+def _path(
     cache: Path | None,
     reference: Reference,
     extraction: Extraction,
@@ -185,5 +168,4 @@ def _entry(
     safe, size = re.sub(r"[^\w.-]", "_", reference.name), "x".join(map(str, shape))
     space = extraction.extractor if layer == "pool" else f"{extraction.extractor}-{layer}"
     version = f"{DTYPE}-{extraction.device.type}-{VERSION}"
-    made_by = extraction.made_by[:12]
-    return cache / f"{safe}-{size}-{space}-{made_by}-{version}.safetensors"
+    return cache / f"{safe}-{size}-{space}-{extraction.made_by[:12]}-{version}.safetensors"

@@ -8,11 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-
-from tread_lab.specs.errors import UserError
 
 WIDTHS = (32, 64, 64, 128)
 STRIDES = (1, 2, 1, 2)
@@ -52,17 +49,7 @@ def weights_path(name: str) -> Path:
 
 
 def load_extractor(name: str) -> Extractor:
-    """Return the shipped extractor `name`, ready to use.
-
-    Raises:
-        UserError: its weights are absent or damaged.
-    """
-    path = weights_path(name)
-    try:
-        weights = load_file(path)
-    except (OSError, SafetensorError):
-        remedy = "install tread-lab again, which brings them"
-        raise UserError(f"cannot read the extractor's weights {path}; {remedy}") from None
+    """Return the shipped extractor `name`, ready to use."""
     model = Extractor()
-    model.load_state_dict(weights)
+    model.load_state_dict(load_file(weights_path(name)))
     return model.eval().requires_grad_(False)

@@ -13,11 +13,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from tread_lab.evaluate.extraction import Extraction, Reference, described
+from tread_lab.evaluate.extraction import Extraction, described
 from tread_lab.evaluate.fidelity import kernel_distance, shuffled_inception_score
 from tread_lab.evaluate.frechet import Moments, RunningMoments, frechet_distance
 from tread_lab.evaluate.inception_score import SplitSums
 from tread_lab.evaluate.neighbours import precision_recall
+from tread_lab.evaluate.references import Reference
 from tread_lab.records.metric_names import sample_metric
 from tread_lab.specs.errors import NotFinite, UserError, shown
 from tread_lab.specs.metrics import INCEPTION, METRICS

@@ -12,7 +12,6 @@ import hashlib
 import os
 from collections.abc import Callable
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ VARIABLE = "TREAD_LAB_INCEPTION"
 FILE = "pt_inception-2015-12-05-6726825d.pth"  # as pytorch-fid and torch-fidelity publish it
 SHA256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
 
-# The shipped features do without it.
-VERSION = version("torch-fidelity") if find_spec("torch_fidelity") else "absent"
+VERSION = version("torch-fidelity")
 SPATIAL_CHANNELS = 7  # of 192, at 17 x 17 places: 2,023 features
 LAYERS = {"pool": "2048", "logits": "logits_unbiased"}
 

@@ -10,9 +10,11 @@ from tread_lab.data.exported import is_export, refuse_samples
 from tread_lab.data.source import Samples, image_shape, open_data
 from tread_lab.engine.system import files_read
 from tread_lab.evaluate.effect import check_effect
+from tread_lab.evaluate.extraction import SPACES
 from tread_lab.evaluate.probes import check_probe
-from tread_lab.evaluate.requirements import check_requirements
+from tread_lab.evaluate.reference_file import open_reference
 from tread_lab.specs.data import DataSpec
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
     EvaluationSpec,
     HeldoutSpec,
@@ -21,7 +23,7 @@ from tread_lab.specs.evaluation import (
     check_solver,
 )
 from tread_lab.specs.guidance import check_branches
-from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.metrics import METRICS, OWN_FEATURES, extractor_for
 from tread_lab.specs.run import RunSpec
 
 
@@ -47,7 +49,7 @@ def check_measurable(
         opened: training and held-out samples of all runs, where they are open already.
 
     Raises:
-        UserError: no decoder, no torch-fidelity, weights that are absent or not the published, a
+        UserError: no decoder, weights that are absent or not the published, a
             reference that is absent or wrong, more held-out samples than there are, held-out
             samples that are no images when they are decoded or that an export does not have, an
             encoder that is not here.
@@ -93,3 +95,52 @@ def _sees_heldout(spec: EvaluationSpec) -> bool:
     if not isinstance(spec, SamplesSpec):
         return True
     return spec.reference is None and any(METRICS[name].compares for name in spec.metrics)
+
+
+def check_requirements(
+    spec: SamplesSpec,
+    source: str,
+    *,
+    preview: bool,
+    shape: tuple[int, int, int] | None = None,
+    heldout: int | None = None,
+) -> None:
+    """Refuse metrics that cannot be computed here, before a single image is drawn.
+
+    Args:
+        source: the data source of the run.
+        preview: whether its samples cannot be shown as images.
+        shape: (C, H, W) of the images that samples become, where it is known.
+        heldout: how many samples are held out, where it is known; an export has none.
+
+    Raises:
+        UserError: an unknown metric, no decoder, weights that are absent or
+            not the published ones, a reference that is absent, wrong, of another shape, or too
+            small.
+    """
+    metrics, own = spec.metrics, set(OWN_FEATURES.values())
+    if preview and metrics:
+        raise UserError(
+            f"metrics: {metrics[0]} needs images, and these latents have no decoder; name the SD"
+            " autoencoder's folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
+        )
+    for metric in metrics:
+        extractor = extractor_for(metric, source)
+        SPACES[extractor].weights()
+        if not METRICS[metric].compares:
+            continue
+        if extractor in own and spec.reference is not None:
+            raise UserError(
+                f"reference: {metric} is in features of {source}'s own images, and compares with"
+                f" those alone; leave the reference out of it: `reference: heldout`"
+            )
+        if spec.reference is None and 0 < (heldout or 0) < METRICS[metric].fewest_real:
+            raise UserError(
+                f"metrics: {metric} compares with at least {METRICS[metric].fewest_real} images,"
+                f" and the data hold out {heldout}; name a file of statistics (reference), or leave"
+                " the metric out"
+            )
+    if spec.reference is not None:
+        file = open_reference(spec.reference, metrics)
+        if shape is not None:
+            file.check_size(shape)

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,23 +19,24 @@ from torch import Tensor
 
 from tread_lab.data.content import check_content
 from tread_lab.data.npy import write_npz
+from tread_lab.data.parts import Parts
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.precision import matrix_products
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.system import condition_of
-from tread_lab.evaluate.drawing import Drawing, draw_open, whole
+from tread_lab.evaluate.drawing import PARTS, Drawing, draw_open, whole
+from tread_lab.evaluate.features import Scorer
+from tread_lab.evaluate.measurable import check_requirements
 from tread_lab.evaluate.probes import (
     Measuring,
     check_probe,
     heldout_losses,
     layer_similarity,
 )
-from tread_lab.evaluate.provenance import decoded_with, measured_with
+from tread_lab.evaluate.provenance import measured_with
 from tread_lab.evaluate.reference_file import ReferenceFile, open_reference
 from tread_lab.evaluate.references import file_reference, heldout_reference
-from tread_lab.evaluate.requirements import check_requirements
-from tread_lab.evaluate.sample_images import SampleImages, remove_images
 from tread_lab.evaluate.sampling_calls import sample_flops
 from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
@@ -52,10 +54,6 @@ from tread_lab.specs.metrics import by_extractor
 from tread_lab.specs.run import RunSpec
 
 SMOKE_TEST = 50  # steps, of which a run need not be better than predicting zero
-
-if TYPE_CHECKING:
-    from tread_lab.evaluate.extraction import Reference
-    from tread_lab.evaluate.features import Scorer
 
 
 def measuring(
@@ -110,35 +108,39 @@ def _measured(
     started = time.perf_counter()
     run, place = folder.spec(), folder.evaluation(spec)
     check_content(run.data, cache or folder.cache)
-    provenance, resumed = measured_with(run, spec) | decoded_with(run, spec, device), False
-    if isinstance(spec, SamplesSpec):
-        try:
-            with matrix_products("fp32"):  # features are exact products, as the published ones
+    provenance, resumed = measured_with(run, spec, device), False
+    with matrix_products("fp32"):  # features are exact products, as the published ones
+        if isinstance(spec, SamplesSpec):
+            try:
                 metrics, facts, resumed = yield from _samples(
                     folder, spec, device, place, cache, ranks
                 )
-        except (OSError, UserError):
-            if (record := record_of(folder, spec)) is None:
-                raise
-            return _metrics(record)  # another process was first, and has removed the images
-    else:
-        heldout = open_data(run.data, "heldout")
-        check_probe(spec, run.model, heldout)
-        model = trained(folder, device, step=whole(spec.step))
-        condition = condition_of(model.spec, folder, device)
-        model = dataclasses.replace(model, condition=condition)
-        with matrix_products("fp32"):
+            except (OSError, UserError):
+                if (record := record_of(folder, spec)) is None:
+                    raise
+                return _metrics(record)  # another process was first, and has removed the images
+        else:
+            heldout = open_data(run.data, "heldout")
+            check_probe(spec, run.model, heldout)
+            model = trained(folder, device, step=whole(spec.step))
+            condition = condition_of(model.spec, folder, device)
+            model = dataclasses.replace(model, condition=condition)
             metrics = yield from PROBES[type(spec)](model, heldout, spec, place)
-        if not all(map(math.isfinite, metrics.values())):
-            raise NotFinite(
-                f"evaluate: {spec.kind} is no finite number; the weights of step {model.step} give"
-                " none"
-            )
-        facts = _weights([model])
+            if not all(map(math.isfinite, metrics.values())):
+                raise NotFinite(
+                    f"evaluate: {spec.kind} must be finite, got another number of the weights of"
+                    f" step {model.step}"
+                )
+            facts = _weights([model])
     seconds = {} if resumed else {"seconds": time.perf_counter() - started}
     place.write(spec, metrics, **facts, made_with=provenance, **seconds)
     remove_images(place.path)
     return metrics
+
+
+def remove_images(place: Path) -> None:
+    """Remove the images of an unfinished evaluation."""
+    shutil.rmtree(place / PARTS, ignore_errors=True)
 
 
 def record_of(folder: RunFolder, spec: EvaluationSpec) -> Mapping[str, Any] | None:
@@ -224,51 +226,38 @@ def _samples(
     data = open_data(run.data, "heldout")
     check_requirements(spec, run.data.source, preview=data.preview, heldout=len(data))
     drawing = Drawing(folder, spec, device)
-    images, labels = drawing.images(), list[int]()
-    file = _reference_file(spec, folder)
-    if file is not None:
-        file.check_size(images.shape)
-    against = heldout_reference(data, device) if file is None else file_reference(file)
-    scorers = _scorers(spec, run.data.source, against, images.shape, device, cache)
+    parts, labels = drawing.parts(), list[int]()
+    file, against = None, heldout_reference(data, device)
+    if spec.reference is not None:
+        file = open_reference(spec.reference, spec.metrics)
+        folder.keep_reference(file.name, file.digest, file.path)
+        file.check_size(drawing.shape)
+        against = file_reference(file)
+    scorers = {
+        space: Scorer(
+            metrics, space, against, drawing.shape, count=spec.count, device=device, cache=cache
+        )
+        for space, metrics in by_extractor(spec.metrics, run.data.source).items()
+    }
     facts = _facts(drawing, file, {name: s.extraction.made_by for name, s in scorers.items()})
-    resumed = images.resume()
-    yield from draw_open(drawing, images, ranks)
-    for images_BCHW, labels_B in images.batches():
+    parts.begin()
+    resumed = parts.done > 0
+    yield from draw_open(drawing, parts, ranks)
+    for part in parts.read():
+        images_BCHW = torch.from_numpy(part["images"])
+        if not labels:
+            _write_grid(place.path / "grid.png", images_BCHW[:64])
         for scorer in scorers.values():
             scorer.add(images_BCHW)
-        labels += labels_B.tolist()
-        yield drawing.progress(images, described=len(labels))
-    _write_samples(place.path / "samples.npz", images, labels)
+        labels += part["labels"].tolist()
+        yield drawing.progress(parts, described=len(labels))
+    _write_samples(place.path / "samples.npz", parts, drawing.shape, labels)
     if drawing.condition is not None:
         drawing.condition.write(place.path, labels)
-    _write_grid(place.path / "grid.png", next(images.batches())[0][:64])
     metrics: dict[str, float] = {}
     for scorer in scorers.values():
         metrics |= scorer.scores()
     return metrics, facts, resumed
-
-
-def _scorers(
-    spec: SamplesSpec,
-    source: str,
-    against: Reference,
-    shape: tuple[int, ...],
-    device: torch.device,
-    cache: Path | None,
-) -> dict[str, Scorer]:
-    """Return what computes the metrics of each feature space.
-
-    Raises:
-        UserError: weights that are absent or not the published ones; references of another shape,
-            or damaged.
-    """
-    spaces = by_extractor(spec.metrics, source)
-    if spaces:
-        from tread_lab.evaluate.features import Scorer
-    return {
-        space: Scorer(metrics, space, against, shape, count=spec.count, device=device, cache=cache)
-        for space, metrics in spaces.items()
-    }
 
 
 def _facts(
@@ -284,22 +273,15 @@ def _facts(
     return facts if condition is None else {**facts, **condition.record()}
 
 
-def _reference_file(spec: SamplesSpec, folder: RunFolder) -> ReferenceFile | None:
-    """Return the file of the reference: the one that the lab knows by its name, or will know."""
-    if spec.reference is None:
-        return None
-    file = open_reference(spec.reference, spec.metrics)
-    folder.keep_reference(file.name, file.digest, file.path)
-    return file
-
-
-def _write_samples(path: Path, images: SampleImages, labels: Sequence[int]) -> None:
+def _write_samples(
+    path: Path, parts: Parts, shape: tuple[int, int, int], labels: Sequence[int]
+) -> None:
     """Write what ADM's evaluator takes: images `arr_0`, uint8 [N, H, W, C], and labels `arr_1`."""
-    N, (C, H, W) = images.count, images.shape
-    pixels = (x_BCHW.permute(0, 2, 3, 1).numpy() for x_BCHW, _ in images.batches())
+    C, H, W = shape
+    pixels = (part["images"].transpose(0, 2, 3, 1) for part in parts.read())
     members = {
-        "arr_0": ((N, H, W, C), np.uint8, pixels),
-        "arr_1": ((N,), np.int64, [np.array(labels)]),
+        "arr_0": ((parts.count, H, W, C), np.uint8, pixels),
+        "arr_1": ((parts.count,), np.int64, [np.array(labels)]),
     }
     write_npz(path, members)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from tread_lab.data.autoencoder import DECODING
-from tread_lab.data.source import Samples, open_data
+from tread_lab.data.source import open_data
 from tread_lab.engine.provenance import named, plugins_of
 from tread_lab.engine.system import systems_of
 from tread_lab.evaluate.extraction import SPACES
@@ -16,36 +16,26 @@ from tread_lab.specs.metrics import by_extractor
 from tread_lab.specs.run import RunSpec
 
 
-def measured_with(
-    run: RunSpec, spec: EvaluationSpec, heldout: Samples | None = None
-) -> dict[str, str]:
+def measured_with(run: RunSpec, spec: EvaluationSpec, device: torch.device) -> dict[str, str]:
     """Return name -> digest of everything that decides an evaluation and is in no spec.
 
-    Args:
-        heldout: the held-out data of the run, where they are open already.
+    The arithmetic of the decoder is the device's, where latents become images.
 
     Raises:
         UserError: data, weights or a reference cannot be read.
     """
-    data, heldout = named(run.data), heldout or open_data(run.data, "heldout")
+    data, heldout = named(run.data), open_data(run.data, "heldout")
     found = {f"held-out data {data}": heldout.fingerprint, **plugins_of(run)}
     for system in systems_of(run):
         found |= system.measured_with(run)
     if not isinstance(spec, SamplesSpec):
         return found
     found[f"decoder of {data}"] = heldout.decoder
-    if not spec.metrics:
-        return found
+    if spec.metrics and run.data.holds.latents:
+        found[f"decoding of {data}"] = DECODING.get(device.type, "fp32")
     for extractor in by_extractor(spec.metrics, run.data.source):
         found[f"weights {extractor}"] = sha256(SPACES[extractor].weights())
-    if spec.reference is not None:
+    if spec.metrics and spec.reference is not None:
         file = open_reference(spec.reference, spec.metrics)
         found[f"reference {file.name}"] = file.digest
     return found
-
-
-def decoded_with(run: RunSpec, spec: EvaluationSpec, device: torch.device) -> dict[str, str]:
-    """Return the arithmetic of the decoder, which is the device's, where latents become images."""
-    if not isinstance(spec, SamplesSpec) or not spec.metrics or not run.data.holds.latents:
-        return {}
-    return {f"decoding of {named(run.data)}": DECODING.get(device.type, "fp32")}

@@ -9,9 +9,9 @@ import math
 import os
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +27,6 @@ WIDTHS = {"pool": 2048, "spatial": 2023}  # D of Inception's layers
 FEWEST = 100  # images that moments or neighbours are computed from
 
 Array = NDArray[np.float64]
-
-
-class _Header(NamedTuple):
-    """What stands in front of an array: its shape, its order and its type, without its values."""
-
-    shape: tuple[int, ...]
-    fortran: bool
-    dtype: np.dtype[Any]
 
 
 @dataclass(frozen=True)
@@ -59,9 +51,12 @@ class ReferenceFile:
 
     def check_size(self, shape: tuple[int, int, int]) -> None:
         """Refuse images of another shape than (C, H, W)."""
-        if self.shape is not None and (self.shape[3], *self.shape[1:3]) != shape:
-            ours, theirs = _size(shape), _size((self.shape[3], *self.shape[1:3]))
-            raise _wrong(self, f"its images are {theirs}, and the samples {ours}")
+        if self.shape is None:
+            return
+        _, *sides, channels = self.shape
+        if (found := (channels, *sides)) != shape:
+            wanted = f"its images must be {list(shape)} as the samples"
+            raise _wrong(self.name, self.path, f"{wanted}, got {list(found)}")
 
     def batches(self, size: int) -> Iterator[NDArray[np.uint8]]:
         """Yield its images in order, uint8 [B, C, H, W], reading `size` of them at a time.
@@ -71,7 +66,7 @@ class ReferenceFile:
         """
         assert self.shape is not None
         count, *sides = self.shape
-        with _reading(self), zipfile.ZipFile(self.path) as file:
+        with _reading(self.name, self.path), zipfile.ZipFile(self.path) as file:
             with file.open(f"{IMAGES}.npy") as member:
                 _header(member)
                 for start in range(0, count, size):
@@ -108,117 +103,65 @@ def open_reference(spec: ReferenceSpec, metrics: Collection[str]) -> ReferenceFi
     Raises:
         UserError: no such file, or it cannot be what is needed; one line says why.
     """
-    (layers, images), (file, held) = _needs(metrics), _without_values(spec)
-    given = "mu" in held
-    if file.shape is None and (images or (layers and not given)):
-        raise _wrong(file, f"it lacks {IMAGES}, the images" + ("" if given else ", and mu too"))
-    wanted = layers if given else ()
-    return replace(file, moments={layer: _moments(file, held, layer) for layer in wanted})
-
-
-def described_images(spec: ReferenceSpec, metrics: Collection[str]) -> int:
-    """Return how many images of a reference metrics look at; none where its moments are enough.
-
-    Raises:
-        UserError: no such file, or one that is damaged.
-    """
-    (layers, images), (file, held) = _needs(metrics), _without_values(spec)
-    looked_at = images or (layers and "mu" not in held)
-    return file.shape[0] if looked_at and file.shape is not None else 0
-
-
-def _needs(metrics: Collection[str]) -> tuple[set[str], bool]:
-    """Return the layers of Inception whose moments metrics need, and whether they need images in
-    any case, as for neighbours."""
+    path = reference_path(spec)
     comparing = [METRICS[metric] for metric in metrics if METRICS[metric].compares]
-    by_moments = [metric for metric in comparing if metric.moments_given]
-    return {metric.layer for metric in by_moments}, len(by_moments) < len(comparing)
+    layers: set[str] = {metric.layer for metric in comparing if metric.moments_given}
+    with _reading(spec.name, path), np.load(path, allow_pickle=False) as arrays:
+        given: set[str] = layers if "mu" in arrays else set()
+        moments = {layer: _moments(arrays, layer) for layer in given}
+        shape = _image_shape(path) if IMAGES in arrays else None
+    seen = layers - given or not all(metric.moments_given for metric in comparing)
+    if shape is None and seen:
+        raise _wrong(spec.name, path, f"must hold the images {IMAGES}, got none")
+    return ReferenceFile(spec.name, path, moments, shape)
 
 
-def _without_values(spec: ReferenceSpec) -> tuple[ReferenceFile, dict[str, _Header]]:
-    """Return a file with the shape of its images, which is checked, and what its arrays are."""
-    file, held = ReferenceFile(spec.name, reference_path(spec), {}, None), {}
-    with _reading(file), zipfile.ZipFile(file.path) as archive:
-        for member in archive.infolist():
-            name, _, suffix = member.filename.rpartition(".")
-            if suffix != "npy":
-                continue
-            with archive.open(member) as opened:
-                header = held[name] = _header(opened)
-                size = math.prod(header.shape) * header.dtype.itemsize
-                if not header.dtype.hasobject and opened.tell() + size != member.file_size:
-                    raise ValueError(f"{member.filename} is cut short")
-    return replace(file, shape=_image_shape(file, held.get(IMAGES))), held
+def _header(opened: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, order and type of an array, whose values follow."""
+    if np.lib.format.read_magic(opened) == (1, 0):
+        return np.lib.format.read_array_header_1_0(opened)
+    return np.lib.format.read_array_header_2_0(opened)
 
 
-def _header(opened: IO[bytes]) -> _Header:
-    version = np.lib.format.read_magic(opened)
-    read = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    if version not in read:
-        raise ValueError(f"an array of .npy version {version[0]}.{version[1]}")
-    return _Header(*read[version](opened))
-
-
-def _image_shape(file: ReferenceFile, header: _Header | None) -> tuple[int, int, int, int] | None:
-    if header is None:
-        return None
-    _check_plain(file, IMAGES, header)
-    if header.dtype != np.uint8:
-        raise _wrong(file, f"{IMAGES} is {header.dtype}, and images are uint8")
-    if len(header.shape) != 4 or header.shape[3] not in (1, 3):
-        raise _wrong(file, f"{IMAGES} is {list(header.shape)}, and images are [M, H, W, 3]")
-    if header.shape[0] < FEWEST:
-        raise _wrong(file, f"{IMAGES} has {header.shape[0]} images, fewer than {FEWEST}")
-    M, H, W, C = header.shape
+def _image_shape(path: Path) -> tuple[int, int, int, int]:
+    with zipfile.ZipFile(path) as archive, archive.open(f"{IMAGES}.npy") as member:
+        shape, fortran, dtype = _header(member)
+        size = archive.getinfo(f"{IMAGES}.npy").file_size - member.tell()
+    if dtype != np.uint8 or fortran or size != math.prod(shape):
+        raise ValueError(f"{IMAGES} must be uint8 in C's order, got {dtype} {list(shape)}")
+    if len(shape) != 4 or shape[3] not in (1, 3) or shape[0] < FEWEST:
+        wanted = f"[M, H, W, 3] with M of at least {FEWEST}"
+        raise ValueError(f"{IMAGES} must be {wanted}, got {list(shape)}")
+    M, H, W, C = shape
     return M, H, W, C
 
 
-def _moments(file: ReferenceFile, held: Mapping[str, _Header], layer: str) -> tuple[Array, Array]:
+def _moments(arrays: Mapping[str, NDArray[Any]], layer: str) -> tuple[Array, Array]:
     (mu, sigma), D = MOMENTS[layer], WIDTHS[layer]
-    for key, shape in ((mu, (D,)), (sigma, (D, D))):
-        if key not in held:
-            raise _wrong(file, f"it lacks {key}")
-        _check_plain(file, key, held[key])
-        if held[key].shape != shape:
-            found, wanted = list(held[key].shape), list(shape)
-            raise _wrong(file, f"{key} is {found}, and Inception's is {wanted}")
-        if held[key].dtype.kind != "f":
-            raise _wrong(file, f"{key} is {held[key].dtype}, not of floating point")
-    with _reading(file), np.load(file.path, allow_pickle=False) as arrays:
-        mean, covariance = (arrays[key].astype(np.float64) for key in (mu, sigma))
-    if not np.isfinite(mean).all() or not np.isfinite(covariance).all():
-        raise _wrong(file, f"{mu} or {sigma} has values that are not finite")
+    if {mu, sigma} - {*arrays}:
+        raise ValueError(f"{mu} or {sigma} is absent")
+    mean, covariance = arrays[mu], arrays[sigma]
+    if mean.shape != (D,) or covariance.shape != (D, D) or mean.dtype.kind != "f":
+        found = f"{mean.dtype} {list(mean.shape)}, {list(covariance.shape)}"
+        raise ValueError(f"{mu} and {sigma} must be floats [{D}] and [{D}, {D}], got {found}")
+    mean, covariance = mean.astype(np.float64), covariance.astype(np.float64)
     largest = np.abs(covariance).max()
-    if np.abs(covariance - covariance.T).max() > 1e-4 * largest:
-        raise _wrong(file, f"{sigma} is not symmetric, so no covariance")
-    if np.diagonal(covariance).min() < -1e-6 * largest:
-        raise _wrong(file, f"{sigma} has a negative variance, so it is no covariance")
+    symmetric = np.abs(covariance - covariance.T).max() <= 1e-4 * largest
+    if not (symmetric and np.diagonal(covariance).min() >= -1e-6 * largest):  # NaN is neither
+        raise ValueError(f"{sigma} must be a covariance, symmetric and finite")
+    if not np.isfinite(mean).all():
+        raise ValueError(f"{mu} must be finite")
     return mean, covariance
 
 
-def _check_plain(file: ReferenceFile, key: str, header: _Header) -> None:
-    if header.dtype.hasobject:
-        raise _wrong(file, f"{key} holds pickled objects, which are never loaded")
-    if header.fortran and len(header.shape) > 2:
-        raise _wrong(file, f"{key} is stored in Fortran's order; ADM's files are in C's")
-
-
 @contextlib.contextmanager
-def _reading(file: ReferenceFile) -> Iterator[None]:
-    """Turn what a damaged file raises into one line."""
+def _reading(name: str, path: Path) -> Iterator[None]:
+    """Turn what a wrong or damaged file raises into one line."""
     try:
         yield
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
-        raise _wrong(file, f"it is damaged, cut short or no .npz ({first_line(error)})") from None
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, LookupError) as error:
+        raise _wrong(name, path, first_line(error)) from None
 
 
-def _wrong(file: ReferenceFile, reason: str) -> UserError:
-    return UserError(f"reference {file.name}: {file.path}: {reason}")
-
-
-def _size(shape: tuple[int, int, int]) -> str:
-    C, H, W = shape
-    return f"{H}x{W} with {C} {'channel' if C == 1 else 'channels'}"
+def _wrong(name: str, path: Path, reason: str) -> UserError:
+    return UserError(f"reference {name}: {path}: {reason}")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tread_lab.evaluate import requirements
+from tread_lab.evaluate import measurable
 from tread_lab.evaluate.extraction import SPACES
-from tread_lab.evaluate.requirements import check_requirements, check_torch_fidelity
+from tread_lab.evaluate.measurable import check_requirements
 from tread_lab.specs import SamplesSpec, UserError
 from tread_lab.specs.metrics import ReferenceSpec
 
@@ -28,10 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     for name in ("inception", "dinov2-large"):
         space = replace(SPACES[name], weights=partial(found.append, name))
         monkeypatch.setitem(SPACES, name, space)  # type: ignore[arg-type]
-    monkeypatch.setattr(requirements, "open_reference", opened)
-    monkeypatch.setattr(
-        requirements.importlib.util, "find_spec", lambda name: found.append(name) or object()
-    )
+    monkeypatch.setattr(measurable, "open_reference", opened)
     return found
 
 
@@ -45,34 +42,18 @@ def check(*metrics: str, source: str = "fashion16", preview: bool = False, **mor
 @pytest.mark.parametrize(
     ("metrics", "source", "looked_for"),
     [
-        ((), "latents", []),
-        (("fd", "precision"), "fashion16", []),
-        (("kid",), "fashion16", ["torch_fidelity"]),
-        (("fid",), "fashion16", ["torch_fidelity", "inception"]),
-        (("fd_dinov2",), "latents", ["dinov2-large"]),
-        (("fd", "fd_dinov2", "is"), "fashion16", ["torch_fidelity", "dinov2-large", "inception"]),
-        (("kid",), "latents", ["torch_fidelity", "inception"]),
+        ((), "latents", set()),
+        (("fd", "kid"), "fashion16", set()),
+        (("fid",), "fashion16", {"inception"}),
+        (("fd", "fd_dinov2", "is"), "fashion16", {"dinov2-large", "inception"}),
+        (("kid",), "latents", {"inception"}),
     ],
 )
-def test_only_what_the_metrics_need_is_looked_for(
-    metrics: tuple[str, ...], source: str, looked_for: list[str], asked: list[Any]
+def test_only_weights_that_metrics_need_are_asked_for(
+    metrics: tuple[str, ...], source: str, looked_for: set[str], asked: list[Any]
 ) -> None:
     check(*metrics, source=source)
-    assert asked == looked_for
-
-
-def test_torch_fidelity_is_asked_for_by_the_first_metric_that_needs_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda name: None)
-    check()
-    lacks = "needs the package torch-fidelity: `pip install torch-fidelity`"
-    with pytest.raises(UserError) as caught:
-        check("fd", "kid", "fid")
-    assert str(caught.value) == f"metrics: kid {lacks}"
-    with pytest.raises(UserError) as caught:
-        check_torch_fidelity("this command")
-    assert str(caught.value) == f"this command {lacks}"
+    assert {*asked} == looked_for
 
 
 OWN = (
