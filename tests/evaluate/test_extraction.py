@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.evaluate import extraction as door
-from tread_lab.evaluate.extraction import Extraction, Reference, Space, described
+from tread_lab.evaluate.extraction import Reference, described
 from tread_lab.specs import UserError
 
 CPU = torch.device("cpu")
@@ -29,14 +29,6 @@ class Described:
         self.batches.append(len(images_BCHW))
         first_B1 = images_BCHW[:, 0, 0, :1].float()
         return {"pool": first_B1, "logits": 2 * first_B1}
-
-
-def opened(monkeypatch: pytest.MonkeyPatch, space: Described) -> Extraction:
-    """An extraction in that space, under the name of Inception."""
-    stand_in = Space((1, 3), lambda: Path("weights"), lambda path, device: space)
-    monkeypatch.setattr(door, "SPACES", {"inception": stand_in})
-    monkeypatch.setattr(door, "sha256", lambda path: "digest")
-    return Extraction("inception", device=CPU)
 
 
 def test_an_entry_is_named_for_all_that_decides_its_features(

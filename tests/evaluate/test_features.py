@@ -15,10 +15,10 @@ from tests.evaluate.test_neighbours import adm as near
 from tread_lab.evaluate import features as door
 from tread_lab.evaluate.extraction import Reference
 from tread_lab.evaluate.extractor import load_extractor
-from tread_lab.evaluate.features import MEASURES, Scorer, _number, evenly
+from tread_lab.evaluate.features import MEASURES, Scorer, evenly
 from tread_lab.evaluate.fidelity import shuffled_inception_score
 from tread_lab.records.metric_names import METRIC_KINDS
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import NotFinite
 from tread_lab.specs.metrics import METRICS
 
 OWN = "fashion16-v1"
@@ -103,7 +103,9 @@ def test_each_metric_is_of_its_layer(
     assert [*other.scores().values()] == [pytest.approx(0, abs=1e-9)]
 
 
-def test_a_number_that_is_none_is_refused_with_its_cause() -> None:
-    line = "evaluate: fd: nan is no finite number; the features of the images are not finite"
-    with pytest.raises(UserError, match=f"^{line}$"):
-        _number("fd", SimpleNamespace(frechet=lambda layer: float("nan")))  # type: ignore[arg-type]
+def test_a_metric_that_is_not_finite_is_refused(
+    monkeypatch: pytest.MonkeyPatch, real: Tensor, reference: Tensor
+) -> None:
+    monkeypatch.setitem(MEASURES, "fd", lambda compared: float("nan"))
+    with pytest.raises(NotFinite, match=r"^evaluate: fd must be finite, got nan"):
+        score(real, reference, metrics=["fd"], extractor=OWN)

@@ -40,10 +40,7 @@ def test_a_file_in_half_precision_computes_in_fp32(clip: Path) -> None:
 def test_weights_that_a_file_lacks_are_never_drawn_at_random(clip: Path) -> None:
     names = [*load_file(clip / "model.safetensors")]
     rewrite(clip, **{next(name for name in names if name.endswith("fc1.bias")): None})
-    with pytest.raises(UserError, match=r"captions: .* cannot be loaded: .*fc1.bias is missing$"):
-        load_pretrained("CLIPTextModel", clip, "captions")
-    rewrite(clip, **{name: None for name in names if "fc2" in name})
-    with pytest.raises(UserError, match=r"fc1.bias is missing, and 2 more$"):
+    with pytest.raises(UserError, match=r"captions: .* 1 weights are missing, such as .*fc1.bias"):
         load_pretrained("CLIPTextModel", clip, "captions")
 
 

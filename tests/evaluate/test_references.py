@@ -56,7 +56,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         calls.append(len(images_BCHW))
         return project(images_BCHW)
 
-    stand_in = extraction.Space((1, 3), lambda: Path(__file__), lambda *_: describe)
+    stand_in = extraction.Space(lambda: Path(__file__), lambda *_: describe)
     monkeypatch.setitem(extraction.SPACES, "inception", stand_in)  # type: ignore[arg-type]
     monkeypatch.setattr(reference_file, "WIDTHS", WIDTHS)
     monkeypatch.delitem(OWN_FEATURES, "fashion16")  # so that neighbours are Inception's too

@@ -39,12 +39,10 @@ class Space:
     """A feature space.
 
     Attributes:
-        channels: of the images that it takes.
         weights: gives the file of its weights, or raises a UserError.
         open: makes it of that file on a device.
     """
 
-    channels: tuple[int, ...]
     weights: Callable[[], Path]
     open: Callable[[Path, torch.device], Describe]
 
@@ -60,9 +58,9 @@ def _own(path: Path, device: torch.device) -> Describe:
 
 
 SPACES: Mapping[str, Space] = {
-    INCEPTION: Space((1, 3), inception_weights, inception_features),
-    DINOV2: Space((1, 3), dinov2_weights, dinov2_features),
-    "fashion16-v1": Space((1,), lambda: weights_path("fashion16-v1"), _own),
+    INCEPTION: Space(inception_weights, inception_features),
+    DINOV2: Space(dinov2_weights, dinov2_features),
+    "fashion16-v1": Space(lambda: weights_path("fashion16-v1"), _own),
 }
 
 
@@ -87,18 +85,8 @@ class Extraction:
         self._describe, self.made_by = space.open(path, device), sha256(path)
 
     def __call__(self, images_BCHW: Tensor) -> dict[str, Tensor]:
-        """Return features [B, D] of every layer, on the device, of uint8 images from anywhere.
-
-        Raises:
-            UserError: images that the extractor cannot take.
-        """
+        """Return features [B, D] of every layer, on the device, of uint8 images from anywhere."""
         assert images_BCHW.dtype == torch.uint8 and images_BCHW.ndim == 4
-        takes, channels = SPACES[self.extractor].channels, images_BCHW.shape[1]
-        if channels not in takes:
-            raise UserError(
-                f"metrics: {self.extractor!r} takes images of {' or '.join(map(str, takes))}"
-                f" channels, not {channels}"
-            )
         parts = torch.split(images_BCHW, BATCH)
         with torch.no_grad():
             described = [self._describe(part.to(self.device)) for part in parts]

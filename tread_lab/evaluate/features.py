@@ -20,7 +20,7 @@ from tread_lab.evaluate.inception_score import SplitSums
 from tread_lab.evaluate.neighbours import precision_recall
 from tread_lab.evaluate.references import Reference
 from tread_lab.records.metric_names import sample_metric
-from tread_lab.specs.errors import NotFinite, UserError, shown
+from tread_lab.specs.errors import NotFinite
 from tread_lab.specs.metrics import INCEPTION, METRICS
 from tread_lab.specs.registry import Registry
 
@@ -92,11 +92,7 @@ class Scorer:
         }
 
     def add(self, images_BCHW: Tensor) -> None:
-        """Take the next images, uint8 on any device.
-
-        Raises:
-            UserError: images that the extractor cannot take.
-        """
+        """Take the next images, uint8 on any device."""
         features = self.extraction(images_BCHW)
         for layer, keeper in self._kept.items():
             keeper.add(features[layer])
@@ -104,34 +100,24 @@ class Scorer:
             parts.append(features[layer].cpu())
 
     def scores(self) -> dict[str, float]:
-        """Return the metrics by the names they are recorded under."""
+        """Return the metrics by the names they are recorded under.
+
+        Raises:
+            NotFinite: one is no finite number, which neither JSON nor a table can hold.
+        """
         features = {layer: torch.cat(parts) for layer, parts in self._features.items()}
         device, extractor = self.extraction.device, self.extraction.extractor
         compared = Compared(features, self._kept, self._real, self._given, device)
-        return {
-            sample_metric(metric, extractor, self._count, heldout=self._heldout): _number(
-                metric, compared
-            )
-            for metric in self.metrics
-        }
-
-
-def _number(metric: str, compared: Compared) -> float:
-    """Return a metric as a finite number, which JSON and tables can hold.
-
-    Raises:
-        NotFinite: it is none; names the metric.
-    """
-    value: object = MEASURES[metric](compared)
-    try:
-        if math.isfinite(number := float(value)):  # type: ignore[arg-type]
-            return number
-    except (TypeError, ValueError, RuntimeError):  # of a tensor with several elements
-        pass
-    wrong = f"{shown(value)} is no finite number"
-    if metric not in METRICS.built_in:
-        raise UserError(f"metrics: {metric!r} cannot be used: {wrong}")
-    raise NotFinite(f"evaluate: {metric}: {wrong}; the features of the images are not finite")
+        found = {}
+        for metric in self.metrics:
+            name = sample_metric(metric, extractor, self._count, heldout=self._heldout)
+            found[name] = float(MEASURES[metric](compared))
+            if not math.isfinite(found[name]):
+                raise NotFinite(
+                    f"evaluate: {metric} must be finite, got {found[name]}; the features of the"
+                    " images are not finite"
+                )
+        return found
 
 
 def evenly(rows: Tensor, most: int) -> Tensor:

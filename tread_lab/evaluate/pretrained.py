@@ -72,7 +72,7 @@ def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) ->
         return loaded
     network, found = loaded
     if missing := sorted(found["missing_keys"]):
-        what = f"{missing[0]} is missing" + (f", and {len(missing) - 1} more" * (len(missing) > 1))
+        what = f"{len(missing)} weights are missing, such as {missing[0]}"
         raise UserError(f"{field}: {str(where)!r} cannot be loaded: {what}")
     return network.float()
 
