@@ -67,7 +67,8 @@ def remove(removal: Removal) -> None:
         Busy: somebody works at one of them.
         UserError: a folder cannot be deleted; names it.
     """
-    for folder in (*removal.runs, *([removal.sweep] if removal.sweep else [])):
+    folders: list[RunFolder | SweepFolder] = [*removal.runs]
+    for folder in folders + ([removal.sweep] if removal.sweep else []):
         with folder.lock(), writing(folder.path):
             shutil.rmtree(folder.path)
 
