@@ -68,9 +68,7 @@ def remove(removal: Removal) -> None:
         UserError: a folder cannot be deleted; names it.
     """
     folders: list[RunFolder | SweepFolder] = [*removal.runs]
-    if removal.sweep is not None:
-        folders.append(removal.sweep)
-    for folder in folders:
+    for folder in folders + ([removal.sweep] if removal.sweep else []):
         with folder.lock(), writing(folder.path):
             shutil.rmtree(folder.path)
 
