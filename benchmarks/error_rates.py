@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.compare.best_set import quantile_to_one, range_quantile, worse_over_seeds
-from tread_lab.compare.intervals import half_width
+from tread_lab.results.best_set import quantile_to_one, range_quantile, worse_over_seeds
+from tread_lab.results.intervals import half_width
 
 TABLE = Path(__file__).parent / "placement_grid.json"
 Array = NDArray[np.float64]

@@ -17,11 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tread_lab.compare.gaps import Losses, gap_over_images
-from tread_lab.compare.intervals import pairing_kept
-from tread_lab.config import load
+from tread_lab.config import HeldoutSpec, RunSpec, decode, load
 from tread_lab.records.lab import Lab
-from tread_lab.specs import HeldoutSpec, RunSpec, decode
+from tread_lab.results.gaps import Losses, gap_over_images
+from tread_lab.results.intervals import pairing_kept
 from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.runner import InlineRunner
 from tread_lab.sweep.task import Task

@@ -26,7 +26,7 @@ from gpu_phases import scaling
 from gpu_phases.shared import Bench
 
 from tread_lab.analysis.figures.style import BLACK, CYCLE, PAGE, Axes, figure, show
-from tread_lab.engine.device import model, pick
+from tread_lab.train.device import model, pick
 
 Row = dict[str, Any]
 AXES = {  # axis -> what it is called, its scale

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tread_lab.specs.sweep import SearchSpec
+from tread_lab.config.sweep import SearchSpec
 from tread_lab.sweep.search.sampler import Observation, propose
 from tread_lab.sweep.search.space import Space
 
@@ -98,8 +98,8 @@ def compare(grid: Grid, samplers: list[str], studies: int, **settings: Any) -> d
 
 def record(lab_root: Path, path: Path = TABLE) -> None:
     """Write the table from every sweep of a lab; each sweep holds some seeds of the grid."""
-    from tread_lab.frames import trials_frame
     from tread_lab.records.lab import Lab
+    from tread_lab.results import trials_frame
 
     lab = Lab(lab_root.absolute())
     gaps: dict[int, dict[tuple[int, int], float]] = {}

@@ -28,11 +28,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from plain_dit import PlainDiT, PlainRun
 
+from tread_lab.config import RunSpec, decode
 from tread_lab.cost.training import cost
-from tread_lab.engine.device import peak_flops, pick
-from tread_lab.engine.trainer import Trainer
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec, decode
+from tread_lab.train.device import peak_flops, pick
+from tread_lab.train.trainer import Trainer
 
 # name -> ((depth, width, heads, patch), images a step on a CPU, on a GPU). The published sizes run
 # with patch 1 on the embedded 16x16 images: 256 tokens, as DiT-*/2 has on ImageNet-256 latents.

@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tread_lab.config import DataSpec
 from tread_lab.data import Samples, open_data
 from tread_lab.draws import generator, permutation
 from tread_lab.evaluate.extractor import Extractor, weights_path
 from tread_lab.records.durable import replacing
-from tread_lab.specs import DataSpec
 
 NAME = "fashion16-v1"
 LEARNING_RATE = 3e-3

@@ -16,7 +16,6 @@ from tread_lab.analysis.figures.loss_gap import StepGaps
 from tread_lab.analysis.figures.pareto import Front
 from tread_lab.analysis.figures.points import Points
 from tread_lab.analysis.figures.similarity import Similarity
-from tread_lab.frames import ARROW, routed
 from tread_lab.records.metric_names import (
     TRAIN_LOSS,
     delta_column,
@@ -25,6 +24,7 @@ from tread_lab.records.metric_names import (
     metric_label,
     value_text,
 )
+from tread_lab.results import ARROW, routed
 
 BETTER_TO_WORSE = ((0.0, style.BLUE), (0.5, "#F7F7F7"), (1.0, style.ORANGE))
 LESS_TO_MORE = ((0.0, style.PURPLE), (0.5, "#F7F7F7"), (1.0, "#1B7837"))

@@ -30,21 +30,14 @@ from tread_lab.analysis.figures.loss_gap import gap_over_steps, steps_caption
 from tread_lab.analysis.figures.pareto import pareto, pareto_caption, vary_in_cost
 from tread_lab.analysis.figures.placements import best_route, panels, placements
 from tread_lab.analysis.figures.points import Points, SweepRecords, cell_points, quality_metrics
+from tread_lab.config.units import duration, quantity
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart, Numbers
 from tread_lab.dashboards.panel import curve, panel, seed_values
 from tread_lab.dashboards.repetition import repetition
 from tread_lab.dashboards.search import search_charts
 from tread_lab.dashboards.tables import cost_table, failures, ranking_table
-from tread_lab.frames import (
-    cells_frame,
-    ranked_cells,
-    ranking_caption,
-    ranking_key,
-    with_delta,
-    without_baseline,
-)
-from tread_lab.frames.answer import answer
+from tread_lab.records.differences import mixtures
 from tread_lab.records.history import left_note
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
@@ -57,12 +50,19 @@ from tread_lab.records.metric_names import (
     metric_kind,
     metric_label,
 )
-from tread_lab.records.plan import StoredPlan
-from tread_lab.records.provenance import mixtures
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
+from tread_lab.records.stored_plan import StoredPlan
 from tread_lab.records.sweep_folder import hours_text
-from tread_lab.specs.units import duration, quantity
+from tread_lab.results import (
+    cells_frame,
+    ranked_cells,
+    ranking_caption,
+    ranking_key,
+    with_delta,
+    without_baseline,
+)
+from tread_lab.results.answer import answer
 
 HERE = Path(__file__).parent
 EMBEDDED = 20  # best cells whose details stand in a file, beside those of dense

@@ -12,10 +12,11 @@ import pandas as pd
 from tread_lab.analysis.figures.points import quality_metrics
 from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import Similarity, common_evaluation, read_similarity
+from tread_lab.config.fields import dotted
+from tread_lab.config.routes import RouteSpec
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart
 from tread_lab.dashboards.tables import COSTS
-from tread_lab.frames import cells_frame, intervals_over, result_texts, routed, with_delta
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry
 from tread_lab.records.metric_names import (
@@ -26,10 +27,9 @@ from tread_lab.records.metric_names import (
     delta_column,
     metric_label,
 )
-from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs.fields import dotted
-from tread_lab.specs.routes import RouteSpec
+from tread_lab.records.stored_plan import StoredPlan
+from tread_lab.results import cells_frame, intervals_over, result_texts, routed, with_delta
 
 POINTS = 200  # of a curve; longer ones are thinned out
 NOT_SHOWN = ("seed", "execution.")  # fields of a spec that are no difference between cells

@@ -8,13 +8,13 @@ from typing import Any
 
 import yaml
 
+from tread_lab.config.fields import merged
+from tread_lab.config.labels import ROUTE_AXES
+from tread_lab.config.run import RunSpec
 from tread_lab.dashboards.tables import setups_table
 from tread_lab.records.lab import Lab
-from tread_lab.records.plan import StoredPlan
+from tread_lab.records.stored_plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.fields import merged
-from tread_lab.specs.labels import ROUTE_AXES
-from tread_lab.specs.run import RunSpec
 
 KEPT_EMPTY = ("baseline", "experiment")  # `null` means that there is none
 

@@ -20,13 +20,13 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from tread_lab.config.errors import UserError
 from tread_lab.dashboards.contents import HERE, contents, progress, render
 from tread_lab.dashboards.panel import panel
 from tread_lab.dashboards.sweeps import sweep_lines
 from tread_lab.records.checksums import digest
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
-from tread_lab.specs.errors import UserError
 
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,199}")
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]

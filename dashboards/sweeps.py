@@ -6,11 +6,11 @@ import time
 from collections import Counter
 from typing import Any
 
-from tread_lab.frames import ranked_cells, ranking_key, result_texts, routed, trials_frame
+from tread_lab.config.errors import UserError
+from tread_lab.config.units import counts_text, duration
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import metric_label
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.units import counts_text, duration
+from tread_lab.results import ranked_cells, ranking_key, result_texts, routed, trials_frame
 
 
 def sweep_lines(lab: Lab) -> list[dict[str, Any]]:

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.points import quality_metrics
-from tread_lab.frames import cells_frame, of_baseline, ranking_key, result_texts, routed
-from tread_lab.frames.ranking_table import formatted, ranking
+from tread_lab.config.errors import UserError
+from tread_lab.config.units import ratio
 from tread_lab.records.attempts import SENTENCES
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
@@ -27,10 +27,10 @@ from tread_lab.records.metric_names import (
     TRAIN_SECONDS,
     metric_label,
 )
+from tread_lab.records.run_state import RunState
 from tread_lab.records.run_status import run_status
-from tread_lab.records.status import RunState
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.units import ratio
+from tread_lab.results import cells_frame, of_baseline, ranking_key, result_texts, routed
+from tread_lab.results.ranking_table import formatted, ranking
 
 COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, STEP_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU)
 BESIDE = 3  # metrics beside that of the ranking

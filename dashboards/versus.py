@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.points import Points
-from tread_lab.compare.intervals import t_interval
+from tread_lab.config.errors import UserError
 from tread_lab.dashboards.charts import Chart, dots
 from tread_lab.dashboards.contents import file
 from tread_lab.dashboards.tables import table
-from tread_lab.frames import ranking_key, routed, trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import delta_column, metric_label, value_text
-from tread_lab.specs.errors import UserError
+from tread_lab.results import ranking_key, routed, trials_frame
+from tread_lab.results.intervals import t_interval
 
 
 def versus(lab: Lab, first: str, second: str) -> tuple[str, pd.DataFrame]:

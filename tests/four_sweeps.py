@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from tests.synthetic import Synthetic, write_sweep
-from tread_lab.frames import trials_frame
+from tread_lab.config import UserError
+from tread_lab.config.errors import shown
 from tread_lab.records.lab import Lab
-from tread_lab.specs import UserError
-from tread_lab.specs.errors import shown
+from tread_lab.results import trials_frame
 
 ENDINGS = {(0, 10): "diverged", (7, 8): "failed", (1, 8): "stopped", (0, 3): "pending"}
 

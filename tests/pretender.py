@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tread_lab.config import RunSpec
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
-from tread_lab.specs import RunSpec
+from tread_lab.records.run_state import RunState
 from tread_lab.sweep.queues import ListQueue, TaskQueue
 from tread_lab.sweep.task import Task
 

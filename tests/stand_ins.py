@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from tread_lab.config.data import SD_DEVIATION, SD_SCALE
 from tread_lab.data.autoencoder import FED
 from tread_lab.data.images import centre_crop
 from tread_lab.data.npy import write_npz
 from tread_lab.evaluate.fidelity import LAYERS
 from tread_lab.evaluate.reference_file import FEWEST, IMAGES
-from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
 
 SCALE = 1.7  # brings the small autoencoder's latents, posterior included, near a deviation of 1
 COUNT = 120  # images, of which a reference has the fewest that it may

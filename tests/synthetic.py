@@ -14,13 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tread_lab.records import metric_names
-from tread_lab.records.durable import write_json
-from tread_lab.records.lab import Lab
-from tread_lab.records.log import LogWriter
-from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
-from tread_lab.specs import (
+from tread_lab.config import (
     EvaluationSpec,
     GuidanceSpec,
     HeldoutSpec,
@@ -35,7 +29,13 @@ from tread_lab.specs import (
     encode,
     signature,
 )
-from tread_lab.specs.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.records import metric_names
+from tread_lab.records.durable import write_json
+from tread_lab.records.lab import Lab
+from tread_lab.records.log import LogWriter
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_state import RunState
 
 Array = NDArray[np.float64]
 Route = tuple[int, int]

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import tread_lab
-from tread_lab.cli import COMMANDS, EXAMPLES, main, parse
-from tread_lab.commands.options import (
+from tread_lab.cli.main import COMMANDS, EXAMPLES, main, parse
+from tread_lab.cli.options import (
     DONE,
     EXIT_CODES,
     INTERRUPTED,
@@ -23,7 +23,7 @@ from tread_lab.commands.options import (
     not_negative,
     positive,
 )
-from tread_lab.specs.errors import Unavailable, UserError
+from tread_lab.config.errors import Unavailable, UserError
 
 HEAVY = ("torch", "ray", "mlflow", "pandas", "numpy", "rich", "matplotlib")
 
@@ -31,7 +31,7 @@ HEAVY = ("torch", "ray", "mlflow", "pandas", "numpy", "rich", "matplotlib")
 @pytest.mark.parametrize("arguments", [["sweep", "--help"], ["--version"]])
 def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
     code = (
-        "import sys\nfrom tread_lab.cli import main\n"
+        "import sys\nfrom tread_lab.cli.main import main\n"
         f"try: main({arguments!r})\nexcept SystemExit: pass\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )

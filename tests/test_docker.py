@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.readme_tree import ROOT
-from tread_lab.cli import parse
+from tread_lab.cli.main import parse
 
 DOCKER = ROOT / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())

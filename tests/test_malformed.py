@@ -17,10 +17,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tread_lab.config import UserError, axes, encode
 from tread_lab.config import load as config
+from tread_lab.config.fields import all_fields
 from tread_lab.cost.training import cost
-from tread_lab.specs import UserError, axes, encode
-from tread_lab.specs.fields import all_fields
 from tread_lab.sweep.expand import expand
 
 EXAMPLES = int(os.environ.get("TREAD_LAB_EXAMPLES", "30"))

@@ -16,11 +16,11 @@ import pytest
 
 from tests.pretender import ended_run
 from tests.sweep.plans import tiny
-from tread_lab.cli import main
-from tread_lab.frames import trials_frame
+from tread_lab.cli.main import main
+from tread_lab.config import UserError
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
-from tread_lab.specs import UserError
+from tread_lab.results import trials_frame
 
 SOURCES = sorted(
     path
@@ -28,7 +28,7 @@ SOURCES = sorted(
     for path in Path(package).rglob("*.py")
 )
 # Weights that others publish, read by torch's own unpickler for tensors alone.
-TENSORS_ONLY = {"tread_lab/backbones/published.py", "tread_lab/data/statistics.py"}
+TENSORS_ONLY = {"tread_lab/backbones/published_weights.py", "tread_lab/data/statistics.py"}
 
 
 class Bomb:

@@ -1,5 +1,5 @@
 """`python -m tread_lab` is `tread-lab`."""
 
-from tread_lab.cli import run
+from tread_lab.cli.main import run
 
 run()

@@ -22,15 +22,9 @@ from tread_lab.analysis.figures.points import (
     quality_metrics,
 )
 from tread_lab.analysis.tables import published
-from tread_lab.frames import (
-    STEP,
-    cells_frame,
-    interval_text,
-    joined,
-    require_metric,
-    routed,
-    with_delta,
-)
+from tread_lab.config.errors import UserError, suggest
+from tread_lab.config.labels import without_axis
+from tread_lab.config.lengths import SPEND, STEPS
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
     GAP_HELDOUT,
@@ -39,9 +33,15 @@ from tread_lab.records.metric_names import (
     metric_label,
     value_text,
 )
-from tread_lab.specs.errors import UserError, suggest
-from tread_lab.specs.labels import without_axis
-from tread_lab.specs.lengths import SPEND, STEPS
+from tread_lab.results import (
+    STEP,
+    cells_frame,
+    interval_text,
+    joined,
+    require_metric,
+    routed,
+    with_delta,
+)
 
 RATE = "rate"
 STEPS_AXIS, HOURS_AXIS = "training steps", "device-hours"

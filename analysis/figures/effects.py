@@ -16,8 +16,9 @@ from tread_lab.analysis.figures.points import (
     named,
     sample_metrics,
 )
-from tread_lab.compare.intervals import t_interval
-from tread_lab.frames import (
+from tread_lab.config.labels import without_axis
+from tread_lab.records.metric_names import MINUS, delta_column, metric_label, value_text
+from tread_lab.results import (
     cells_frame,
     of_baseline,
     other_axes,
@@ -25,8 +26,7 @@ from tread_lab.frames import (
     routed,
     with_delta,
 )
-from tread_lab.records.metric_names import MINUS, delta_column, metric_label, value_text
-from tread_lab.specs.labels import without_axis
+from tread_lab.results.intervals import t_interval
 
 # What a difference is of -> what the caption calls the largest one.
 EFFECTS = (

@@ -21,8 +21,8 @@ from tread_lab.analysis.figures.points import (
     named,
     sample_metrics,
 )
-from tread_lab.frames import NO_RESULT, number, routed
 from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS, delta_column, metric_kind
+from tread_lab.results import NO_RESULT, number, routed
 
 HALFLIFE = 3.0  # logged entries after which a difference counts half
 LENGTH = (

@@ -23,26 +23,17 @@ from tread_lab.analysis.figures.points import (
     quality_metrics,
     sample_metrics,
 )
-from tread_lab.frames import (
-    COUNT,
-    HIGH,
-    LOW,
-    UNIT,
-    cells_frame,
-    listed,
-    require_metric,
-    routed,
-)
-from tread_lab.frames.ranking_table import training_price
+from tread_lab.config.errors import UserError
+from tread_lab.config.units import quantity, ratio
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     SAMPLE_FLOPS,
     TRAIN_FLOPS,
     metric_kind,
 )
-from tread_lab.records.status import RunState
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.units import quantity, ratio
+from tread_lab.records.run_state import RunState
+from tread_lab.results import COUNT, HIGH, LOW, UNIT, cells_frame, listed, require_metric, routed
+from tread_lab.results.ranking_table import training_price
 
 _LETTERS = 19  # in an inch of a line
 FRONT = (

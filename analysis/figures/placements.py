@@ -23,7 +23,19 @@ from tread_lab.analysis.figures.points import (
     named,
 )
 from tread_lab.analysis.tables import published
-from tread_lab.frames import (
+from tread_lab.config.errors import UserError
+from tread_lab.config.labels import value_text as setting_text
+from tread_lab.config.model import depth_of
+from tread_lab.records.metric_names import (
+    GAP_HELDOUT,
+    GAP_TRAIN,
+    HELDOUT_LOSS,
+    delta_column,
+    metric_kind,
+    metric_label,
+    value_text,
+)
+from tread_lab.results import (
     ARROW,
     cells_frame,
     interval_text,
@@ -34,18 +46,6 @@ from tread_lab.frames import (
     require_metric,
     with_delta,
 )
-from tread_lab.records.metric_names import (
-    GAP_HELDOUT,
-    GAP_TRAIN,
-    HELDOUT_LOSS,
-    delta_column,
-    metric_kind,
-    metric_label,
-    value_text,
-)
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.labels import value_text as setting_text
-from tread_lab.specs.model import depth_of
 
 FEWEST = 5  # points; the order of fewer agrees by chance too often for a p or a claim
 BASELINE_OF = {GAP_HELDOUT: HELDOUT_LOSS, GAP_TRAIN: HELDOUT_LOSS}

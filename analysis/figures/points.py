@@ -14,19 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures.style import Figure
-from tread_lab.frames import (
-    HIGH,
-    LOW,
-    NO_RESULT,
-    is_metric,
-    measured_as,
-    own_metrics,
-    ranking_key,
-)
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, metric_kind
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
+from tread_lab.results import HIGH, LOW, NO_RESULT, is_metric, measured_as, own_metrics, ranking_key
 
 Array = NDArray[np.float64]
 NUMBERS = ["value", "low", "high"]

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.points import Drawn, SweepRecords, shared_evaluation
-from tread_lab.frames import best_first, cells_frame, ranking_key, routed
+from tread_lab.config.guidance import beyond_weight
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
-from tread_lab.specs.guidance import beyond_weight
+from tread_lab.records.run_state import RunState
+from tread_lab.results import best_first, cells_frame, ranking_key, routed
 
 Images = NDArray[np.uint8]
 COLUMNS, ROWS = 12, 8  # most that are shown

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.points import Drawn, SweepRecords, shared_evaluation
-from tread_lab.frames import ARROW, number, ranked_cells, ranking_key
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.results import ARROW, number, ranked_cells, ranking_key
 
 Array = NDArray[np.float64]
 Route = tuple[int, int]

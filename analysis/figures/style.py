@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tread_lab.records.durable import replacing
 from tread_lab.records.metric_names import MINUS, metric_kind, metric_label
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
 
 __all__ = [
     "Axes",

@@ -19,10 +19,10 @@ from tread_lab.analysis.figures.curves import (
 )
 from tread_lab.analysis.figures.points import Drawn, SweepRecords, bare_rows, named
 from tread_lab.analysis.tables import published
-from tread_lab.compare.intervals import t_interval
-from tread_lab.frames import STEP, number, routed
+from tread_lab.config.units import quantity
 from tread_lab.records.metric_names import TRAIN_FLOPS, lower_is_better, metric_kind
-from tread_lab.specs.units import quantity
+from tread_lab.results import STEP, number, routed
+from tread_lab.results.intervals import t_interval
 
 BOUNDS = {
     "": "",

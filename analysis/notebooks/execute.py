@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tread_lab.config.errors import UserError
 from tread_lab.records.durable import write_text
-from tread_lab.specs.errors import UserError
 
 NOTEBOOKS = Path(__file__).parent
 SETTINGS = {"kernel_name": "python3", "timeout": 300, "record_timing": False}

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 
 from tread_lab.analysis.tables import published
+from tread_lab.config.decode import decode
+from tread_lab.config.model import SIZES
+from tread_lab.config.run import RunSpec
 from tread_lab.cost.training import Cost, cost
-from tread_lab.frames import ranking_caption, require_metric, with_delta
-from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
 from tread_lab.records.metric_names import MINUS, delta_column
-from tread_lab.specs.decode import decode
-from tread_lab.specs.model import SIZES
-from tread_lab.specs.run import RunSpec
+from tread_lab.results import ranking_caption, require_metric, with_delta
+from tread_lab.results.ranking_table import formatted, ranking, to_markdown
 
 DAGGER = "\N{DAGGER}"  # on a difference of two recipes
 HEADS = {

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.specs.errors import lookup
-from tread_lab.specs.yaml_text import load_yaml
+from tread_lab.config.errors import lookup
+from tread_lab.config.yaml_text import load_yaml
 
 _STORED = load_yaml(
     Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"), "published.yaml"

@@ -14,18 +14,18 @@ import torch
 from gpu_phases.sampling import SD
 from gpu_phases.shared import INNER, ROUTE, TINY, Bench
 from tests.stand_ins import write_stand_ins
+from tread_lab.config import RunSpec, decode
+from tread_lab.config.data import SD_SCALE
+from tread_lab.config.errors import UserError
+from tread_lab.config.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec, SimilaritySpec
 from tread_lab.data.autoencoder import VARIABLE
-from tread_lab.engine.trainer import Trainer
 from tread_lab.evaluate import fidelity
 from tread_lab.evaluate.fidelity import inception_weights
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec, decode
-from tread_lab.specs.data import SD_SCALE
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec, SimilaritySpec
 from tread_lab.sweep.run_task import run_task
 from tread_lab.sweep.task import Task
+from tread_lab.train.trainer import Trainer
 
 
 def whole_task(bench: Bench) -> None:

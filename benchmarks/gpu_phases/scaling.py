@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpu_phases.shared import Bench
+from tread_lab.config import RunSpec
 from tread_lab.cost.training import cost
-from tread_lab.specs import RunSpec
 
 Point = Mapping[str, float]  # depth, tokens of an image, rate of 2->B-4, batch
 

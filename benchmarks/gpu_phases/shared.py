@@ -19,12 +19,12 @@ import torch
 from torch import nn
 
 from tread_lab.backbones import build_backbone
-from tread_lab.engine import trainer
-from tread_lab.engine.assemble import no_init
-from tread_lab.engine.device import peak_flops, pick
-from tread_lab.engine.trainer import Trainer
+from tread_lab.config import RunSpec, decode
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec, decode
+from tread_lab.train import trainer
+from tread_lab.train.assemble import no_init
+from tread_lab.train.device import peak_flops, pick
+from tread_lab.train.trainer import Trainer
 
 TINY = {"depth": 4, "width": 32, "heads": 2, "patch": 2}
 ROUTE = ({"start": 2, "end": "B-4", "rate": 0.5},)  # the paper's placement

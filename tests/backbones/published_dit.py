@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tests.backbones.float64 import Weights, block, embedded, image
 from tread_lab.backbones.parts import sincos_positions
-from tread_lab.backbones.published import check_fit, read_tensors
+from tread_lab.backbones.published_weights import check_fit, read_tensors
 
 State = dict[str, Tensor]
 

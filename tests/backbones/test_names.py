@@ -9,12 +9,12 @@ import pytest
 from tread_lab.backbones import BACKBONES, build_backbone
 from tread_lab.backbones.dit import ZEROED
 from tread_lab.backbones.parts import MLPS, NORMS
+from tread_lab.config import ModelSpec, RunSpec, UserError, decode
+from tread_lab.config.model import BACKBONES as FACTS
+from tread_lab.config.model import FAMILIES
 from tread_lab.cost.blocks import BLOCK_COSTS, block_cost
-from tread_lab.specs import ModelSpec, RunSpec, UserError, decode
-from tread_lab.specs.model import BACKBONES as FACTS
-from tread_lab.specs.model import FAMILIES
-from tread_lab.systems.maskdit.decoder import ADAPTERS
-from tread_lab.systems.maskdit.spec import MaskBypass
+from tread_lab.methods.maskdit.decoder import ADAPTERS
+from tread_lab.methods.maskdit.spec import MaskBypass
 
 
 def spec(**model: Any) -> RunSpec:

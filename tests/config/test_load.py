@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tread_lab.config import UserError
 from tread_lab.config.load import (
     evaluations_of,
     find,
     load_experiment,
     load_sweep,
 )
-from tread_lab.specs import UserError
-from tread_lab.specs.metrics import ReferenceSpec
-from tread_lab.specs.sweep import Experiment
+from tread_lab.config.metrics import ReferenceSpec
+from tread_lab.config.sweep import Experiment
 from tread_lab.sweep.expand import expand
 
 

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from tread_lab import draws
 from tread_lab.backbones.dit import DiT
+from tread_lab.config import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
 from tread_lab.cost.training import cost
-from tread_lab.engine.assemble import build_network, fresh_network
 from tread_lab.routing import BatchRoute, draw_routing
-from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
+from tread_lab.train.assemble import build_network, fresh_network
 
 B, SIDE, CLASSES = 3, 8, 5
 START, END = 1, 2  # of 4 blocks

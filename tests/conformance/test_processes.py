@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.sampling.images import drawn
+from tests.diffusion.images import drawn
+from tread_lab.config import DDPMSpec, EDMSpec, FlowSpec, SamplerSpec
 from tread_lab.diffusion import Network, Process, build_process
-from tread_lab.sampling.solvers import SOLVERS
-from tread_lab.specs import DDPMSpec, EDMSpec, FlowSpec, SamplerSpec
+from tread_lab.diffusion.solvers import SOLVERS
 
 MU, S = 0.2, 0.3  # data x ~ N(MU, S^2), every element on its own
 SHAPE = (1, 4, 4)

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from tread_lab import draws
+from tread_lab.config import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
 from tread_lab.cost.blocks import block_cost
 from tread_lab.cost.training import cost
-from tread_lab.engine.assemble import build_network
 from tread_lab.routing import draw_routing
-from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
+from tread_lab.train.assemble import build_network
 
 TINY = ("DiT-3x32x2/2", "LightningDiT-3x32x2/2", "RWKV-3x32/2", "Mamba-3x32/2")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.engine.runs import imagenet
+from tests.train.runs import imagenet
+from tread_lab.config import RunSpec, decode, encode
 from tread_lab.cost.report import table
-from tread_lab.specs import RunSpec, decode, encode
 
 
 def with_parts(**parts: Any) -> RunSpec:

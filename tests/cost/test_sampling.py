@@ -6,22 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.engine.runs import imagenet
+from tests.train.runs import imagenet
+from tread_lab.config import FlowSpec, HeldoutSpec, SamplerSpec, SamplesSpec, decode
+from tread_lab.config.evaluation import SimilaritySpec
 from tread_lab.cost.sampling import (
     pass_flops,
 )
 from tread_lab.cost.training import cost
 from tread_lab.diffusion import build_process
 from tread_lab.evaluate.sampling_calls import call_macs, sample_flops
-from tread_lab.specs import (
-    FlowSpec,
-    HeldoutSpec,
-    SamplerSpec,
-    SamplesSpec,
-    decode,
-)
-from tread_lab.specs.evaluation import SimilaritySpec
-from tread_lab.systems.sprint.spec import SprintBypass
+from tread_lab.methods.sprint.spec import SprintBypass
 
 # Sparse guidance, table 2: SiT-XL/2 with r(2->24), GMAC of one step under every guidance.
 XL = imagenet("XL", "2->24", process=FlowSpec())

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.engine.runs import imagenet
+from tests.train.runs import imagenet
+from tread_lab.config import DDPMSpec, ModelSpec, RunSpec, TrainSpec, decode
+from tread_lab.config.recipe import ExecutionSpec
 from tread_lab.cost.blocks import block_cost
 from tread_lab.cost.report import report, table
 from tread_lab.cost.training import cost
-from tread_lab.specs import DDPMSpec, ModelSpec, RunSpec, TrainSpec, decode
-from tread_lab.specs.recipe import ExecutionSpec
-from tread_lab.systems.mdt.spec import BothLoss
+from tread_lab.methods.mdt.spec import BothLoss
 
 FIXED = DDPMSpec(learned_variance=False)
 RECOMMENDED = {"S": "2->8", "B": "2->8", "L": "2->20", "XL": "2->24"}  # i = 2, j = B - 4

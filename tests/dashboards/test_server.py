@@ -16,10 +16,10 @@ import pytest
 
 from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
+from tread_lab.config.errors import UserError
 from tread_lab.dashboards.server import Pages, serve
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
-from tread_lab.specs.errors import UserError
+from tread_lab.records.run_state import RunState
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_a_taken_port_is_one_line(lab: Lab) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 130)])
 def test_a_signal_ends_it_quietly(lab: Lab, number: signal.Signals, code: int) -> None:
-    program = "from tread_lab.cli import run; run()"
+    program = "from tread_lab.cli.main import run; run()"
     command = [sys.executable, "-c", program, "dashboard", "--port", "0", "--root", str(lab.root)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible)
     assert process.stderr is not None

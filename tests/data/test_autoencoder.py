@@ -11,10 +11,10 @@ import torch
 
 from tests.data.conftest import opened
 from tests.stand_ins import SCALE, write_autoencoder
+from tread_lab.config import UserError
 from tread_lab.data import autoencoder
 from tread_lab.data.autoencoder import VARIABLE, Encoder, levels
 from tread_lab.data.source import image_shape
-from tread_lab.specs import UserError
 
 
 def test_levels_are_the_nearest_of_256_and_clamped() -> None:

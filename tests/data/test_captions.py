@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tread_lab.data.captions import read_captions, write_captions
-from tread_lab.specs import UserError
+from tread_lab.config import UserError
+from tread_lab.data.caption_files import read_captions, write_captions
 
 
 def test_captions_are_read_back_and_lie_in_their_own_letters(tmp_path: Path) -> None:

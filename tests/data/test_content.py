@@ -15,11 +15,11 @@ from safetensors.torch import save_file
 
 from tests.data.test_folder import names, write_folder
 from tests.made_data import normal, write_arrays
-from tread_lab.data.captions import write_captions
+from tread_lab.config import DataSpec, UserError
+from tread_lab.data.caption_files import write_captions
 from tread_lab.data.content import check_content, content_digest
 from tread_lab.data.latents import write_manifest
 from tread_lab.data.statistics import Statistics, write_statistics
-from tread_lab.specs import DataSpec, UserError
 
 SHAPE = {"channels": 4, "size": 8, "classes": 7}
 

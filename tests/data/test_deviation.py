@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tests.made_data import write_arrays
 from tests.stand_ins import SCALE, write_autoencoder
+from tread_lab.config import DataSpec, RunSpec, UserError, decode
 from tread_lab.data.deviation import (
     check_decoded,
     check_deviation,
@@ -21,9 +22,8 @@ from tread_lab.data.embedded import Fashion16
 from tread_lab.data.latents import PackedArrays
 from tread_lab.data.scaled import ScaledLatents
 from tread_lab.data.source import open_data
-from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab
-from tread_lab.specs import DataSpec, RunSpec, UserError, decode
+from tread_lab.train.loop import train
 
 OFFICIAL = 0.93  # deviation of SD latents times 0.18215
 ENCODED = 0.93 / 0.18215  # as the encoder gives them

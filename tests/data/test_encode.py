@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import torch
 
+from tread_lab.config import UserError
 from tread_lab.data.autoencoder import Encoder
-from tread_lab.data.captions import read_captions
+from tread_lab.data.caption_files import read_captions
 from tread_lab.data.encode import Stored, encode
 from tread_lab.data.images import DamagedImage, centre_crop, open_images
 from tread_lab.data.latents import read_manifest
 from tread_lab.data.packed import Steps
 from tread_lab.records.locks import Busy
-from tread_lab.specs import UserError
 
 CPU = torch.device("cpu")
 

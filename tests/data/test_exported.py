@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from tread_lab.config import DataSpec, UserError
 from tread_lab.data.deviation import check_decoded
 from tread_lab.data.source import open_data
-from tread_lab.specs import DataSpec, UserError
 
 
 @pytest.fixture

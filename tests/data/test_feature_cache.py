@@ -11,17 +11,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.runs import CPU, differing, last_checkpoint, train_until
+from tests.train.runs import CPU, differing, last_checkpoint, train_until
+from tread_lab.config import RunSpec, decode
+from tread_lab.config.data import DataSpec
 from tread_lab.data import open_data
 from tread_lab.data.feature_cache import FeatureCache
-from tread_lab.engine import trainer
+from tread_lab.methods.repa import alignment
+from tread_lab.methods.repa.alignment import feature_cache
+from tread_lab.methods.repa.spec import RepaSpec
 from tread_lab.records.locks import exclusive
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec, decode
-from tread_lab.specs.data import DataSpec
-from tread_lab.systems.repa import alignment
-from tread_lab.systems.repa.alignment import feature_cache
-from tread_lab.systems.repa.spec import RepaSpec
+from tread_lab.train import trainer
 
 N, T, E = 150, 4, 3  # three chunks of 64, 64, 22
 

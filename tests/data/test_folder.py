@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 
 from tests.data.conftest import LABELS, LATENTS, npy, opened
+from tread_lab.config import UserError
 from tread_lab.data.folder import LabelledFiles
 from tread_lab.data.images import open_images
-from tread_lab.specs import UserError
 
 
 def write_folder(folder: Path, names: list[str], arrays: np.ndarray, labels: np.ndarray) -> None:

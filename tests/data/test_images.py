@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from PIL import Image
 
 from tests.data.conftest import Member, write_tar
+from tread_lab.config import UserError
 from tread_lab.data.images import DamagedImage, centre_crop, open_images
-from tread_lab.specs import UserError
 
 
 def png(level: int) -> bytes:

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from tests.data.conftest import LABELS, LATENTS, opened
+from tread_lab.config import DataSpec, UserError
 from tread_lab.data import Samples
-from tread_lab.data.captions import write_captions
+from tread_lab.data.caption_files import write_captions
 from tread_lab.data.latents import PackedArrays, read_manifest
 from tread_lab.data.scaled import Split, split_ids
-from tread_lab.specs import DataSpec, UserError
 
 _open = functools.partial(opened, "latents", scale=0.5)
 

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import save_file
 
 from tests.data.conftest import LABELS, LATENTS, opened
+from tread_lab.config import DataSpec, UserError
 from tread_lab.data.lightning import SafetensorsFiles
-from tread_lab.specs import DataSpec, UserError
 
 MEAN, DEVIATION = [1.0, -2.0, 0.5, 0.0], [2.0, 0.5, 1.0, 4.0]
 

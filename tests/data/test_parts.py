@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tread_lab.data.parts import Parts
-from tread_lab.specs.errors import Unavailable
+from tread_lab.config.errors import Unavailable
+from tread_lab.data.batch_files import Parts
 
 N, BATCH = 10, 4
 

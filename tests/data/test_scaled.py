@@ -13,10 +13,10 @@ import torch
 
 from tests.data.conftest import LATENTS, opened
 from tread_lab import draws
+from tread_lab.config import DataSpec, UserError
 from tread_lab.data.scaled import MOST_HELDOUT, ScaledLatents, Store, split_ids
-from tread_lab.specs import DataSpec, UserError
-from tread_lab.systems.repa.encoder import check_encoder
-from tread_lab.systems.repa.spec import RepaSpec
+from tread_lab.methods.repa.encoder import check_encoder
+from tread_lab.methods.repa.spec import RepaSpec
 
 _open = functools.partial(opened, "latents", scale=0.5)
 

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from tests.data.conftest import MEMBERS, npy, opened, write_tar
+from tread_lab.config import UserError
 from tread_lab.data.scaled import Split
 from tread_lab.data.shards import tars_of
-from tread_lab.specs import UserError
 
 _open = functools.partial(opened, "shards", scale=0.5)
 

@@ -12,12 +12,12 @@ import torch
 from tests.data.conftest import opened
 from tests.data.test_folder import repa
 from tests.data.test_lightning import files
+from tread_lab.config import DataSpec, UserError
+from tread_lab.config.data import SOURCES
 from tread_lab.data import open_data, source
 from tread_lab.data.content import content_digest
 from tread_lab.data.pack import pack
 from tread_lab.data.statistics import Statistics, write_statistics
-from tread_lab.specs import DataSpec, UserError
-from tread_lab.specs.data import SOURCES
 
 __all__ = ["files", "repa"]
 

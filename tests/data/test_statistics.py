@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tread_lab.config import UserError
 from tread_lab.data.statistics import (
     LIGHTNING,
     OURS,
@@ -16,7 +17,6 @@ from tread_lab.data.statistics import (
     channel_statistics,
     write_statistics,
 )
-from tread_lab.specs import UserError
 
 
 def test_what_was_written_is_read_back_exactly(tmp_path: Path) -> None:

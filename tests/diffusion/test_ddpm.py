@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.sampling.images import drawn
+from tests.diffusion.images import drawn
 from tread_lab import draws
+from tread_lab.config import DDPMSpec, EDMSpec, GuidanceSpec, SamplerSpec
 from tread_lab.diffusion import DDPM, EDM
-from tread_lab.specs import DDPMSpec, EDMSpec, GuidanceSpec, SamplerSpec
 
 BETA = np.linspace(1e-4, 0.02, 1000)
 ABAR = np.cumprod(1 - BETA)

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from tread_lab.config import EDMSpec, SamplerSpec
 from tread_lab.diffusion import EDM
-from tread_lab.specs import EDMSpec, SamplerSpec
 
 
 def test_levels_are_log_normal_and_quantiles_are_exact() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tread_lab.config import FlowSpec, SamplerSpec, UserError
 from tread_lab.diffusion import Flow, build_process
-from tread_lab.specs import FlowSpec, SamplerSpec, UserError
 
 MODEL = {"depth": 2, "width": 8, "heads": 1}
 

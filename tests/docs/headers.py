@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.pages import ROOT
-from tread_lab.cli import parse
-from tread_lab.commands.resolve import run_spec
+from tread_lab.cli.main import parse
+from tread_lab.cli.resolve import run_spec
 from tread_lab.config import load
+from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.config.evaluation_text import count_label, decode_evaluations
+from tread_lab.config.guidance import in_short
+from tread_lab.config.lengths import QUESTIONS
+from tread_lab.config.metrics import METRICS
+from tread_lab.config.run import RunSpec
+from tread_lab.config.units import counted
 from tread_lab.cost.training import cost
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.specs.evaluation_text import count_label, decode_evaluations
-from tread_lab.specs.guidance import in_short
-from tread_lab.specs.lengths import QUESTIONS
-from tread_lab.specs.metrics import METRICS
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.plan import make_plan
 from tread_lab.sweep.task import Task, with_ancestors
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from tests.docs.pages import ROOT
-from tests.engine.runs import CPU
 from tests.made_data import write_arrays
 from tests.stand_ins import write_text_encoder
+from tests.train.runs import CPU
+from tread_lab.config import RunSpec, decode
 from tread_lab.config.load import load_experiment
-from tread_lab.data.captions import write_captions
-from tread_lab.engine.train import train
+from tread_lab.config.model import ModelSpec
+from tread_lab.data.caption_files import write_captions
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec, decode
-from tread_lab.specs.model import ModelSpec
+from tread_lab.train.loop import train
 
 EXPERIMENTS = sorted(ROOT.glob("experiments/*.yaml"))
 

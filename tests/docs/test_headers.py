@@ -12,7 +12,7 @@ import yaml
 
 from tests.docs.headers import FILES, planned, stated, tasks_of
 from tests.docs.pages import PAGES, blocks, commands
-from tread_lab.specs import UserError
+from tread_lab.config import UserError
 
 HOW = "run: python -m tests.docs.headers, and look at what has changed"
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.docs.pages import DOCS, PAGES, ROOT, Block, blocks, commands
-from tread_lab.cli import parse
+from tread_lab.cli.main import parse
 from tread_lab.config import load
 from tread_lab.sweep.plan.plan import make_plan
 

@@ -12,7 +12,7 @@ import pytest
 import tread_lab
 from tests.docs.pages import DOCS, blocks
 from tests.synthetic import small, write_sweep
-from tread_lab.specs.errors import UserError
+from tread_lab.config.errors import UserError
 
 
 @pytest.mark.task(61)

@@ -15,14 +15,14 @@ import pytest
 from tests.docs.pages import DOCS, ROOT, Block, commands, section
 from tests.faults.drivers import Zygote, eventually
 from tests.tracking.test_store import free_port
-from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.results import trials_frame
 
 pytestmark = pytest.mark.slow
 
 PAGE = DOCS / "recipes.md"
 PROGRAM = {
-    "tread-lab": [sys.executable, "-c", "from tread_lab.cli import run; run()"],
+    "tread-lab": [sys.executable, "-c", "from tread_lab.cli.main import run; run()"],
     "python": [sys.executable],
 }
 QUIET = "from tests.faults.tricks import without_extras\nwithout_extras()\n"

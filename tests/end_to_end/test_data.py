@@ -21,7 +21,7 @@ from tests.stand_ins import SCALE, write_autoencoder, write_images
 from tread_lab.analysis.figures import catalogue
 from tread_lab.analysis.figures.curves import growths
 from tread_lab.analysis.figures.samples import equal_seeds
-from tread_lab.cli import main
+from tread_lab.cli.main import main
 from tread_lab.data.packed import UNDER_WAY
 from tread_lab.evaluate import fidelity, reference_file
 from tread_lab.evaluate.extraction import SPACES

@@ -16,7 +16,7 @@ import torch
 from tests.backbones.published_dit import published_shapes, sit_state
 from tests.made_data import normal, write_arrays
 from tread_lab.backbones.parts import sincos_positions
-from tread_lab.cli import main
+from tread_lab.cli.main import main
 from tread_lab.records.lab import Lab
 
 SMALL = ["model.width=16", "model.heads=1", "model.depth=4", "train.steps=3"]

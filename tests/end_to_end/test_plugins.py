@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, section
+from tread_lab.records.differences import mixtures
 from tread_lab.records.lab import Lab
-from tread_lab.records.provenance import mixtures
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
 
 PAGE = {b.title: b.text for b in section(DOCS / "add_your_own.md", "A selection and a metric")}
 HERE = ("--executor", "inline", "--tracker=none", "--device", "cpu")

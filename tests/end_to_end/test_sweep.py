@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tests.faults.drivers import STOPPED, Zygote
-from tread_lab.engine.checkpoint import load_latest
-from tread_lab.frames import trials_frame
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
+from tread_lab.results import trials_frame
+from tread_lab.train.checkpoint import load_latest
 
 pytestmark = pytest.mark.slow
 

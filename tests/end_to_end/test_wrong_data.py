@@ -11,7 +11,7 @@ import pytest
 
 from tests.data.conftest import members, write_tar
 from tests.made_data import normal, write_arrays
-from tread_lab.cli import main
+from tread_lab.cli.main import main
 
 STATISTICS = {"mean": [0.0] * 4, "deviation": [1.0, 1.0, 40.0, 1.0]}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tread_lab.cli import main
+from tread_lab.cli.main import main
 
 PLAN = "--plan --device cpu"
 ROUTES = "experiment: tiny\naxes: {route: {start: 0..2, end: 5}}\n"

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from tread_lab.config import DataSpec
 from tread_lab.data import open_data
 from tread_lab.data.scaled import Split
 from tread_lab.evaluate import fidelity
 from tread_lab.evaluate.extraction import Reference
 from tread_lab.evaluate.features import Scorer
-from tread_lab.specs import DataSpec
 
 
 def images(split: Split, count: int) -> Tensor:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from tread_lab.config import SamplesSpec, UserError
+from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.evaluate import measurable
 from tread_lab.evaluate.extraction import SPACES
 from tread_lab.evaluate.measurable import check_requirements
-from tread_lab.specs import SamplesSpec, UserError
-from tread_lab.specs.metrics import ReferenceSpec
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from PIL import Image
 from torch import Tensor
 
 from tests.evaluate.conftest import score
+from tread_lab.config import SamplesSpec, UserError, decode
 from tread_lab.evaluate.dinov2 import offset_positions, resized
 from tread_lab.evaluate.extraction import Extraction
 from tread_lab.evaluate.measurable import check_requirements
-from tread_lab.specs import SamplesSpec, UserError, decode
 
 CPU = torch.device("cpu")
 

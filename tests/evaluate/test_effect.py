@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.engine.runs import small_run
+from tests.train.runs import small_run
+from tread_lab.config import RunSpec, SamplerSpec, UserError, decode
 from tread_lab.evaluate.effect import check_effect
-from tread_lab.specs import RunSpec, SamplerSpec, UserError, decode
 
 FLOW, DDPM = small_run(process="flow"), small_run(process="ddpm")
 EDM, ROWS = small_run(), small_run(routes=["1->1 by rows"])

@@ -15,15 +15,15 @@ from safetensors.torch import save_file
 
 from tests.backbones.published_dit import published_shapes
 from tests.data.test_folder import names, write_folder
-from tests.engine.runs import CPU, evaluate, lab_with_a_run, small_run
 from tests.made_data import write_captioned
 from tests.stand_ins import SCALE, write_autoencoder, write_text_encoder
-from tread_lab.backbones.published import read_tensors
-from tread_lab.cli import main
+from tests.train.runs import CPU, evaluate, lab_with_a_run, small_run
+from tread_lab.backbones.published_weights import read_tensors
+from tread_lab.cli.main import main
+from tread_lab.config import HeldoutSpec, SamplesSpec, UserError, decode, encode, signature
 from tread_lab.data.latents import write_manifest
 from tread_lab.data.source import open_data
 from tread_lab.data.statistics import Statistics, write_statistics
-from tread_lab.engine.assemble import trained
 from tread_lab.evaluate.export import (
     export,
     load_exported,
@@ -34,7 +34,7 @@ from tread_lab.evaluate.measuring import open_evaluations, record_of
 from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab, digest_of, with_parents
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode, encode, signature
+from tread_lab.train.assemble import trained
 
 RUN = small_run(execution={"keep_steps": [2], "log_every": 2})
 HELDOUT = HeldoutSpec(images=8, levels=2)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from tread_lab.config import UserError
 from tread_lab.evaluate import extraction as door
 from tread_lab.evaluate.extraction import Reference, described
-from tread_lab.specs import UserError
 
 CPU = torch.device("cpu")
 IMAGES = torch.arange(250 * 4).reshape(250, 1, 2, 2).to(torch.uint8)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from tread_lab.config import DataSpec
 from tread_lab.data import open_data
 from tread_lab.evaluate.extractor import load_extractor
-from tread_lab.specs import DataSpec
 
 
 def test_it_tells_nine_of_ten_held_out_images_apart_and_is_not_trained_any_more() -> None:

@@ -12,14 +12,14 @@ from torch import Tensor
 from tests.evaluate.conftest import score
 from tests.evaluate.test_frechet import adm as distance
 from tests.evaluate.test_neighbours import adm as near
+from tread_lab.config.errors import NotFinite
+from tread_lab.config.metrics import METRICS
 from tread_lab.evaluate import features as door
 from tread_lab.evaluate.extraction import Reference
 from tread_lab.evaluate.extractor import load_extractor
 from tread_lab.evaluate.features import MEASURES, Scorer, evenly
 from tread_lab.evaluate.fidelity import shuffled_inception_score
 from tread_lab.records.metric_names import METRIC_KINDS
-from tread_lab.specs.errors import NotFinite
-from tread_lab.specs.metrics import METRICS
 
 OWN = "fashion16-v1"
 ALL = ("fd", "kid", "precision", "recall")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tread_lab.config import UserError
 from tread_lab.evaluate import fidelity
 from tread_lab.evaluate.extraction import Extraction
 from tread_lab.evaluate.fidelity import (
@@ -16,7 +17,6 @@ from tread_lab.evaluate.fidelity import (
     inception_weights,
 )
 from tread_lab.evaluate.reference_file import WIDTHS
-from tread_lab.specs import UserError
 
 CPU = torch.device("cpu")
 

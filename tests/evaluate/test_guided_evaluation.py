@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine.runs import CPU, evaluate, lab_with_a_run, small_run
+from tests.train.runs import CPU, evaluate, lab_with_a_run, small_run
+from tread_lab.config import SamplesSpec, UserError, decode
 from tread_lab.evaluate.sampling_calls import sample_flops
 from tread_lab.records import metric_names
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import SamplesSpec, UserError, decode
 
 RUN = small_run(
     execution={"keep_steps": [2]},

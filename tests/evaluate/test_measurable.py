@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.runs import small_run
+from tests.train.runs import small_run
+from tread_lab.config import SamplesSpec, UserError
 from tread_lab.evaluate.measurable import check_measurable
-from tread_lab.specs import SamplesSpec, UserError
 
 
 def test_samples_that_are_no_images_when_decoded_are_refused_before_they_are_measured(

@@ -13,20 +13,20 @@ import torch
 from torch import Tensor
 
 from tests.data.test_content import packed_set
-from tests.engine.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
 from tests.made_data import write_arrays
+from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
+from tread_lab.config import HeldoutSpec, SamplesSpec, UserError, decode
+from tread_lab.config.evaluation_text import decode_evaluations
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
-from tread_lab.engine.checkpoint import save
 from tread_lab.evaluate import provenance
 from tread_lab.evaluate.extractor import Extractor
-from tread_lab.evaluate.provenance import measured_with
+from tread_lab.evaluate.made_with import measured_with
 from tread_lab.evaluate.references import heldout_reference
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
-from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode
-from tread_lab.specs.evaluation_text import decode_evaluations
+from tread_lab.records.run_state import RunState
+from tread_lab.train.checkpoint import save
 
 FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
 

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.stand_ins import write_text_encoder
+from tread_lab.config import UserError
 from tread_lab.evaluate.pretrained import load_pretrained, weights_digest
-from tread_lab.specs import UserError
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.runs import CPU, finished, lab_with_a_run, small_run
+from tests.train.runs import CPU, finished, lab_with_a_run, small_run
 from tread_lab import draws
+from tread_lab.config import HeldoutSpec, SamplesSpec, SimilaritySpec, UserError
 from tread_lab.diffusion import build_process
-from tread_lab.engine.assemble import Trained, fresh_network
 from tread_lab.evaluate.measuring import measuring
 from tread_lab.evaluate.probes import (
     BATCH,
@@ -25,7 +25,7 @@ from tread_lab.evaluate.probes import (
     layer_similarity,
 )
 from tread_lab.routing import draw_routing
-from tread_lab.specs import HeldoutSpec, SamplesSpec, SimilaritySpec, UserError
+from tread_lab.train.assemble import Trained, fresh_network
 
 
 class Noise:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tread_lab.config import UserError
+from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.evaluate import reference_file
 from tread_lab.evaluate.reference_file import (
     open_reference,
     reference_path,
 )
-from tread_lab.specs import UserError
-from tread_lab.specs.metrics import ReferenceSpec
 
 ALL = ("fid", "sfid", "recall")
 Arrays = dict[str, NDArray[Any]]

@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tests.engine.runs import lab_with_a_run, small_run
 from tests.evaluate.test_frechet import of_moments as frechet
 from tests.evaluate.test_neighbours import adm as precision_recall
+from tests.train.runs import lab_with_a_run, small_run
 from tread_lab import cli
+from tread_lab.config.metrics import OWN_FEATURES
 from tread_lab.records.lab import Lab
-from tread_lab.specs.metrics import OWN_FEATURES
 
 Array = NDArray[np.float64]
 WIDTHS = {"pool": 24, "spatial": 12}

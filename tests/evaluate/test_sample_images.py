@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.engine.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
-from tread_lab.engine.checkpoint import save
+from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
+from tread_lab.config import SamplesSpec, decode
+from tread_lab.config.errors import Unavailable
 from tread_lab.evaluate import drawing
 from tread_lab.evaluate.measuring import measuring
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import SamplesSpec, decode
-from tread_lab.specs.errors import Unavailable
+from tread_lab.train.checkpoint import save
 
 COUNT, CUT = 300, 128  # five batches of 64, the last one short; cut off after two
 SPEC = decode(

@@ -14,11 +14,11 @@ from PIL import Image
 
 from tests.end_to_end.test_data import inception_stands_in, small_inception
 from tests.stand_ins import write_images
-from tread_lab.cli import main
+from tread_lab.cli.main import main
+from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.data.images import centre_crop
 from tread_lab.evaluate import fidelity
 from tread_lab.evaluate.reference_file import open_reference
-from tread_lab.specs.metrics import ReferenceSpec
 
 __all__ = ["inception_stands_in"]
 pytestmark = pytest.mark.usefixtures("inception_stands_in")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tread_lab.commands.options import EXIT_CODES
+from tread_lab.cli.options import EXIT_CODES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "faults.md"

@@ -11,7 +11,7 @@ from tests.faults.drivers import DONE, MISTAKE, Place
 from tests.faults.sweeps import SMALL
 
 pytestmark = pytest.mark.slow
-WINDOW = "tread_lab.engine.trainer:Trainer.log_window"
+WINDOW = "tread_lab.train.trainer:Trainer.log_window"
 
 
 @pytest.mark.fault(

@@ -10,7 +10,7 @@ from tests.faults.compare import Book, Run, attempts, check_quiet, outcome, repl
 from tests.faults.drivers import KILLED, STOPPED, Place
 
 pytestmark = pytest.mark.slow
-WINDOW = "tread_lab.engine.trainer:Trainer.log_window"
+WINDOW = "tread_lab.train.trainer:Trainer.log_window"
 RESULT = "tread_lab.records.lab:RunFolder.finish"
 INTERVAL = 2 * 3  # log lines of one checkpoint interval: two windows of three values
 

@@ -10,7 +10,7 @@ from tests.tracking.conftest import Store
 from tests.tracking.test_live_server import server
 from tests.tracking.test_store import free_port
 
-WINDOW = "tread_lab.engine.trainer:Trainer.log_window"
+WINDOW = "tread_lab.train.trainer:Trainer.log_window"
 
 
 @pytest.mark.slow

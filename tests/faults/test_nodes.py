@@ -13,9 +13,9 @@ import pytest
 import tread_lab
 from tests.faults.compare import outcome
 from tests.sweep.plans import carry_out, tiny
+from tread_lab.config import UserError
+from tread_lab.config.errors import Unavailable
 from tread_lab.records.lab import Lab
-from tread_lab.specs import UserError
-from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.resources import RunResources
 from tread_lab.sweep.run_task import Report

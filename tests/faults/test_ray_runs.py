@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 CROWDED = """
 from pathlib import Path
 
-from tread_lab.engine.optimizer import SCHEDULES
+from tread_lab.train.optimizer import SCHEDULES
 
 
 @SCHEDULES.register("crowded")

@@ -15,7 +15,7 @@ from tests.faults.sweeps import SMALL
 from tread_lab.records.checkpoint_names import list_checkpoints
 
 pytestmark = pytest.mark.slow
-WINDOW = "tread_lab.engine.trainer:Trainer.log_window"
+WINDOW = "tread_lab.train.trainer:Trainer.log_window"
 
 
 def emptied(path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.faults.compare import attempts, outcome
 from tests.faults.drivers import DONE, FAILED, MISTAKE, Place
 from tests.tracking.conftest import Store
-from tread_lab.frames import trials_frame
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.results import trials_frame
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ def broken(original, run, *args, **options):
     if run.spec.train.lr == 0.123:
         raise RuntimeError("a broken part")
     return original(run, *args, **options)
-wrap("tread_lab.engine.trainer:Trainer.train_step", broken)
+wrap("tread_lab.train.trainer:Trainer.train_step", broken)
 """
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tread_lab.specs.errors import UserError
+from tread_lab.config.errors import UserError
 
 
 def die(place: str, *, nth: int = 1, after: bool = False) -> None:

@@ -31,11 +31,11 @@ def _import() -> None:
     import gc
 
     import tread_lab.analysis.figures.catalogue
-    import tread_lab.commands.drive
+    import tread_lab.cli.drive
     import tread_lab.evaluate.features
     import tread_lab.tracking.mlflow_tracker  # noqa: F401
     from tread_lab.data.embedded import open_fashion16
-    from tread_lab.engine.provenance import code_digest
+    from tread_lab.train.provenance import code_digest
 
     code_digest()
     for split in ("train", "heldout"):
@@ -72,7 +72,7 @@ def _opened(path: str) -> int:
 def _run(argv: list[str], prelude: str) -> int:
     import traceback
 
-    from tread_lab.cli import main
+    from tread_lab.cli.main import main
 
     try:
         exec(prelude, {})

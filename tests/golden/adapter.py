@@ -17,44 +17,20 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from tests.engine.runs import CPU, evaluate, imagenet, last_checkpoint, train_until
 from tests.evaluate.conftest import images, random_inception, score
 from tests.made_data import write_captioned
 from tests.stand_ins import write_text_encoder
 from tests.synthetic import small, write_sweep
-from tread_lab.compare.best_set import (
-    quantile_to_one,
-    range_quantile,
-    widening,
-    worse_over_seeds,
-)
-from tread_lab.compare.gaps import Losses, loss_gaps
-from tread_lab.compare.intervals import pairing_kept, t_interval
+from tests.train.runs import CPU, evaluate, imagenet, last_checkpoint, train_until
+from tread_lab.config import RunSpec, SamplerSpec, decode, encode
+from tread_lab.config.data import DataSpec
+from tread_lab.config.evaluation import HeldoutSpec, SamplesSpec, SimilaritySpec
+from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.guidance import BranchSpec, GuidanceSpec, routes_taken
 from tread_lab.config.load import load_experiment
-from tread_lab.cost.training import cost
-from tread_lab.engine.assemble import trained
-from tread_lab.engine.system import condition_of
-from tread_lab.evaluate.drawing import _denoiser
-from tread_lab.evaluate.extraction import Extraction
-from tread_lab.evaluate.features import KEEPERS, MEASURES, Compared
-from tread_lab.evaluate.sampling_calls import sample_flops
-from tread_lab.frames import (
-    better_than_dense,
-    ranked_cells,
-    ranking_key,
-    tied_with_best,
-    trials_frame,
-)
-from tread_lab.records.lab import Lab
-from tread_lab.sampling.generate import generate
-from tread_lab.specs import RunSpec, SamplerSpec, decode, encode
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, SimilaritySpec
-from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.guidance import BranchSpec, GuidanceSpec, routes_taken
-from tread_lab.specs.metrics import ReferenceSpec
-from tread_lab.specs.model import ModelSpec
-from tread_lab.specs.recipe import (
+from tread_lab.config.metrics import ReferenceSpec
+from tread_lab.config.model import ModelSpec
+from tread_lab.config.recipe import (
     LOSSES,
     DDPMSpec,
     EDMSpec,
@@ -63,10 +39,34 @@ from tread_lab.specs.recipe import (
     FlowSpec,
     TrainSpec,
 )
-from tread_lab.specs.routes import BYPASSES, ReEntrySpec, RouteSpec
-from tread_lab.specs.run import InitSpec
-from tread_lab.specs.sweep import SearchSpec, StopEarlySpec, SweepSpec
-from tread_lab.specs.systems import Variants
+from tread_lab.config.routes import BYPASSES, ReEntrySpec, RouteSpec
+from tread_lab.config.run import InitSpec
+from tread_lab.config.sweep import SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.config.systems import Variants
+from tread_lab.cost.training import cost
+from tread_lab.diffusion.generate import generate
+from tread_lab.evaluate.drawing import _denoiser
+from tread_lab.evaluate.extraction import Extraction
+from tread_lab.evaluate.features import KEEPERS, MEASURES, Compared
+from tread_lab.evaluate.sampling_calls import sample_flops
+from tread_lab.records.lab import Lab
+from tread_lab.results import (
+    better_than_dense,
+    ranked_cells,
+    ranking_key,
+    tied_with_best,
+    trials_frame,
+)
+from tread_lab.results.best_set import (
+    quantile_to_one,
+    range_quantile,
+    widening,
+    worse_over_seeds,
+)
+from tread_lab.results.gaps import Losses, loss_gaps
+from tread_lab.results.intervals import pairing_kept, t_interval
+from tread_lab.train.assemble import trained
+from tread_lab.train.joining import condition_of
 
 __all__ = ["random_inception"]  # a fixture
 

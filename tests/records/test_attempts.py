@@ -7,10 +7,10 @@ import errno
 import pytest
 import torch
 
+from tread_lab.config.errors import UserError
 from tread_lab.records.attempts import ProcessLost, attempts_of, kind_of
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import Lab
-from tread_lab.specs.errors import UserError
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tread_lab.config.errors import UserError
 from tread_lab.records.durable import (
     DiskFull,
     disk_error,
@@ -18,7 +19,6 @@ from tread_lab.records.durable import (
     write_json,
 )
 from tread_lab.records.log import append_line
-from tread_lab.specs.errors import UserError
 
 
 @pytest.mark.parametrize(

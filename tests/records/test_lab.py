@@ -9,12 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.sweep.plans import tiny
-from tread_lab.records.durable import write_text
-from tread_lab.records.lab import Lab, with_parents
-from tread_lab.records.plan import StoredPlan
-from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import Suggestion
-from tread_lab.specs import (
+from tread_lab.config import (
     GuidanceSpec,
     HeldoutSpec,
     RunSpec,
@@ -25,10 +20,15 @@ from tread_lab.specs import (
     encode,
     signature,
 )
-from tread_lab.specs.cell import Trial
-from tread_lab.specs.evaluation import EvaluationDefaults
-from tread_lab.specs.guidance import BranchSpec
-from tread_lab.specs.metrics import ReferenceSpec
+from tread_lab.config.cell import Trial
+from tread_lab.config.evaluation import EvaluationDefaults
+from tread_lab.config.guidance import BranchSpec
+from tread_lab.config.metrics import ReferenceSpec
+from tread_lab.records.durable import write_text
+from tread_lab.records.lab import Lab, with_parents
+from tread_lab.records.run_state import RunState
+from tread_lab.records.stored_plan import StoredPlan
+from tread_lab.records.sweep_folder import Suggestion
 
 SPEC = decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"]})
 

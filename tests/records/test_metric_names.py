@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tread_lab.config import RunSpec, decode
+from tread_lab.config.evaluation import METRICS
 from tread_lab.records import metric_names
-from tread_lab.specs import RunSpec, decode
-from tread_lab.specs.evaluation import METRICS
 
 NATURES = {  # of metrics under the other names that they go by
     "fid@10k": ("quality", 1),

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tread_lab.records.plan import StoredPlan, read_plan
-from tread_lab.specs import HeldoutSpec, encode, signature
-from tread_lab.specs.cell import ExcludedCells, Tree, Trial
-from tread_lab.specs.errors import UserError
+from tread_lab.config import HeldoutSpec, encode, signature
+from tread_lab.config.cell import ExcludedCells, Tree, Trial
+from tread_lab.config.errors import UserError
+from tread_lab.records.stored_plan import StoredPlan, read_plan
 
 TEXT = """{
  "format": 2,

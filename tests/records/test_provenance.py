@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.synthetic import small, with_provenance, write_sweep
-from tread_lab.frames import trials_frame
+from tread_lab.records.differences import mixed_runs, mixtures
 from tread_lab.records.lab import Lab
-from tread_lab.records.provenance import mixed_runs, mixtures
+from tread_lab.results import trials_frame
 
 
 @pytest.mark.parametrize(

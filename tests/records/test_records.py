@@ -10,9 +10,9 @@ import pytest
 from tests.frozen import not_frozen
 from tests.synthetic import small, write_sweep
 from tread_lab import records
+from tread_lab.config import UserError
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import UserError
 
 READERS: dict[str, Callable[[RunFolder], object]] = {
     "spec.yaml": RunFolder.spec,

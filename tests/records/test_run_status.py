@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tread_lab.records.lab import Lab
+from tread_lab.records.run_state import RunState
 from tread_lab.records.run_status import run_states, run_status
-from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Judgement
 
 

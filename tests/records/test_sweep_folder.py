@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tread_lab.config.cell import Trial
 from tread_lab.records.sweep_folder import (
     Judgement,
     Stopwatch,
@@ -12,7 +13,6 @@ from tread_lab.records.sweep_folder import (
     SweepFolder,
     hours_text,
 )
-from tread_lab.specs.cell import Trial
 
 TRIAL = Trial("trial", {"start": 1}, 0, {"seed": 0}, "a", "dense")
 LINE = (

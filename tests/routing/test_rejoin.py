@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from tread_lab import draws
+from tread_lab.config import ReEntrySpec, RouteSpec, decode
 from tread_lab.routing import BatchRoute, Return, draw_routing, run_blocks, select
 from tread_lab.routing.rejoin import gather_tokens
-from tread_lab.specs import ReEntrySpec, RouteSpec, decode
 
 B, N, D, DEPTH = 3, 16, 8, 10
 Route = tuple[int, int]

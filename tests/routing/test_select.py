@@ -1,6 +1,6 @@
 """Selections: exact counts, whole units, uniform, nested, independent and named by their key.
 
-What a selection asks of the grid: tests/specs/test_routes.py.
+What a selection asks of the grid: tests/config/test_routes.py.
 """
 
 # B batch, N tokens, K kept tokens
@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
+from tread_lab.config import RouteSpec, decode
+from tread_lab.config import routes as routes_spec
 from tread_lab.routing import BatchRoute, draw_routing, select
 from tread_lab.routing.select import dense_routing
-from tread_lab.specs import RouteSpec, decode
-from tread_lab.specs import routes as routes_spec
 
 select_module = import_module("tread_lab.routing.select")  # its package names a function so
 EXACT = ("random", "rows", "structured")

@@ -13,7 +13,7 @@ from tests.seeing.conftest import Shoot, needs_chromium, served
 from tests.synthetic import Synthetic, small, write_sweep
 from tread_lab.dashboards.contents import page_file
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 LONG = "a_sweep_whose_name_has_eighty_characters_so_that_whatever_is_too_narrow_for_it_shows"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tread_lab.config import RunSpec, decode, encode
+from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, decode, encode
-from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.run_task import Report

@@ -9,12 +9,12 @@ import pytest
 
 from tests.pretender import Pretender, ended_run
 from tests.sweep.plans import DEEP, plan_of, tiny
-from tread_lab.frames import trials_frame
+from tread_lab.config import UserError
+from tread_lab.config.sweep import StopEarlySpec
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Judgement
-from tread_lab.specs import UserError
-from tread_lab.specs.sweep import StopEarlySpec
+from tread_lab.results import trials_frame
 from tread_lab.sweep.early_stopping import EarlyStopping
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import store_plan

@@ -12,11 +12,11 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tread_lab.config import RunSpec, UserError, decode, signature
+from tread_lab.config.cell import ExcludedCells, Trial
 from tread_lab.config.load import load_sweep
-from tread_lab.specs import RunSpec, UserError, decode, signature
-from tread_lab.specs.cell import ExcludedCells, Trial
-from tread_lab.specs.metrics import ReferenceSpec
-from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.config.metrics import ReferenceSpec
+from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.sweep.expand import Expansion, expand
 
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": {"steps": 10}}
@@ -101,9 +101,9 @@ def test_all_cells_are_counted_before_they_are_crossed(
     sweep: dict[str, Any], too_many: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     axes = {"route": ["2->8", "2->6"]}
-    monkeypatch.setattr("tread_lab.specs.axes.MOST_CELLS", 4)
+    monkeypatch.setattr("tread_lab.config.axes.MOST_CELLS", 4)
     assert len(trials(axes=axes, **sweep)) == 4
-    monkeypatch.setattr("tread_lab.specs.axes.MOST_CELLS", 3)
+    monkeypatch.setattr("tread_lab.config.axes.MOST_CELLS", 3)
     with pytest.raises(UserError, match=f"^{too_many} cells, more than 3; split"):
         expansion(axes=axes, **sweep)
 

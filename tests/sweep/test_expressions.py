@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tread_lab.specs import UserError
-from tread_lab.specs.cell import labelled
-from tread_lab.specs.fields import has_computed, is_computed
+from tread_lab.config import UserError
+from tread_lab.config.cell import labelled
+from tread_lab.config.fields import has_computed, is_computed
 from tread_lab.sweep.expressions import CellNames, evaluate
 
 

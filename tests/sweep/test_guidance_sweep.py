@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.engine.runs import small_run
 from tests.sweep.plans import carry_out
-from tread_lab.frames import trials_frame
+from tests.train.runs import small_run
+from tread_lab.config import decode, encode
+from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.records.lab import Lab
-from tread_lab.specs import decode, encode
-from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.results import trials_frame
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.run_task import Report

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tread_lab.specs import RunSpec, UserError, decode, signature
-from tread_lab.specs.evaluation import at_steps
-from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.labels import cell_label
-from tread_lab.specs.lengths import follows_length, written_shares
-from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.config import RunSpec, UserError, decode, signature
+from tread_lab.config.evaluation import at_steps
+from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.labels import cell_label
+from tread_lab.config.lengths import follows_length, written_shares
+from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.sweep.expand import Expansion, expand
 from tread_lab.sweep.match import matched_steps
 

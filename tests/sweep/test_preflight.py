@@ -14,18 +14,18 @@ import tread_lab
 from tests.made_data import normal, write_arrays
 from tests.sweep.plans import carry_out, tiny
 from tests.sweep.test_data_digests import write_set
-from tread_lab.engine.provenance import code_digest
+from tread_lab.config import RunSpec, UserError, decode, encode
+from tread_lab.config.evaluation import EvaluationDefaults, HeldoutSpec, SamplesSpec
+from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.metrics import ReferenceSpec
+from tread_lab.records.differences import mixtures
 from tread_lab.records.lab import Lab
-from tread_lab.records.provenance import mixtures
-from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.specs.evaluation import EvaluationDefaults, HeldoutSpec, SamplesSpec
-from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.sweep import preflight as module
 from tread_lab.sweep.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.preflight import missing_files, preflight
 from tread_lab.sweep.task import Task
+from tread_lab.train.provenance import code_digest
 
 FD = decode(SamplesSpec, {"metrics": ["fd"], "count": 100})
 BY_FILE = replace(FD, reference=decode(SamplesSpec, {"reference": "r.npz"}).reference)

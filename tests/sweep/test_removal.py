@@ -11,9 +11,9 @@ import pytest
 from tests.sweep.plans import plan_of, tiny
 from tests.sweep.test_task import family_plan
 from tests.synthetic import Synthetic, tiny_spec, write_sweep
+from tread_lab.config import UserError, signature
+from tread_lab.config.run import InitSpec
 from tread_lab.records.lab import Lab
-from tread_lab.specs import UserError, signature
-from tread_lab.specs.run import InitSpec
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.removal import removal_of, remove
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tread_lab.specs import UserError
+from tread_lab.config import UserError
 from tread_lab.sweep import resources
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.resources import RunResources, devices_of, make_runner

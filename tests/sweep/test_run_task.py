@@ -13,26 +13,26 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.runs import batches
 from tests.pretender import ended_run
 from tests.sweep.plans import carry_out, tiny
 from tests.sweep.test_task import child_of
+from tests.train.runs import batches
+from tread_lab.config import RunSpec, UserError
+from tread_lab.config.errors import Unavailable
+from tread_lab.config.evaluation import HeldoutSpec
 from tread_lab.cost.training import cost
-from tread_lab.engine import trainer
-from tread_lab.engine.checkpoint import DamagedCheckpoint
-from tread_lab.engine.provenance import fingerprint, of_nodes
-from tread_lab.engine.train import Diverged, Progress
 from tread_lab.records.checkpoint_names import list_checkpoints
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
-from tread_lab.specs import RunSpec, UserError
-from tread_lab.specs.errors import Unavailable
-from tread_lab.specs.evaluation import HeldoutSpec
+from tread_lab.records.run_state import RunState
 from tread_lab.sweep import run_costs, run_task
 from tread_lab.sweep.run_task import WorkerInfo
 from tread_lab.sweep.task import Task, is_complete
+from tread_lab.train import trainer
+from tread_lab.train.checkpoint import DamagedCheckpoint
+from tread_lab.train.loop import Diverged, Progress
+from tread_lab.train.provenance import fingerprint, of_nodes
 
 CPU = torch.device("cpu")
 

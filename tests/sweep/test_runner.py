@@ -8,9 +8,9 @@ import signal
 import pytest
 
 from tests.sweep.plans import tiny
+from tread_lab.config import UserError
+from tread_lab.config.errors import Unavailable
 from tread_lab.records.lab import Lab
-from tread_lab.specs import UserError
-from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.run_task import Report
 from tread_lab.sweep.runner import InlineRunner, Interrupted, UserErrors, stop_signals

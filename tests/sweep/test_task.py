@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.runs import last_checkpoint
 from tests.pretender import ended_run
 from tests.sweep.plans import plan_of, tiny
+from tests.train.runs import last_checkpoint
+from tread_lab.config import RunSpec, UserError, decode, encode
+from tread_lab.config.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
-from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
+from tread_lab.records.run_state import RunState
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.task import (
     Task,

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from tests.faults.drivers import Zygote
-from tread_lab.cli import main
-from tread_lab.frames import trials_frame
+from tread_lab.cli.main import main
 from tread_lab.records.lab import Lab
+from tread_lab.results import trials_frame
 
 DONE, FAILED, MISTAKE, STOPPED = 0, 1, 2, 130
 INLINE = ("--executor", "inline", "--device", "cpu", "--tracker=none")

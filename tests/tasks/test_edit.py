@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tread_lab.cli import main
-from tread_lab.frames import started_cells, trials_frame
+from tread_lab.cli.main import main
 from tread_lab.records.lab import Lab
+from tread_lab.results import started_cells, trials_frame
 
 SMALL = ["model.width=16", "model.heads=1", "model.depth=4", "train.batch=8", "train.warmup=2"]
 STEPS = ["train.steps=8", "train.ema.halflife=0.1", "execution.checkpoint_every=4"]

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.tasks.conftest import DONE, INLINE, MISTAKE, SMALL, Command, attempts
-from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import Lab
+from tread_lab.train.trainer import Trainer
 
 
 @pytest.mark.task(2)

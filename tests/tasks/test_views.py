@@ -13,8 +13,8 @@ from tests.seeing.conftest import served
 from tests.tasks.conftest import DONE, MISTAKE, Command, trials
 from tread_lab.analysis.figures import catalogue, loss_gap, placements, similarity
 from tread_lab.analysis.figures.catalogue import write_figures  # as no fixture has replaced it
-from tread_lab.frames import cells_frame
 from tread_lab.records.lab import Lab
+from tread_lab.results import cells_frame
 
 
 @pytest.mark.task(55)

@@ -16,16 +16,10 @@ import pytest
 from PIL import Image
 
 from tests.sweep.plans import plan_of
+from tread_lab.config import HeldoutSpec, RunSpec, SamplesSpec, SimilaritySpec, decode
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import (
-    HeldoutSpec,
-    RunSpec,
-    SamplesSpec,
-    SimilaritySpec,
-    decode,
-)
 
 HELDOUT = HeldoutSpec(images=6, levels=2)
 SIMILARITY = SimilaritySpec(images=2, levels=2)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.drivers import eventually
 from tread_lab.tracking import follow
-from tread_lab.tracking.follow import following
+from tread_lab.tracking.live import following
 
 
 class Recorder:
@@ -37,7 +37,7 @@ def test_tracker_follows_in_a_thread(every: float, monkeypatch: pytest.MonkeyPat
 
 def test_following_imports_no_mlflow() -> None:
     code = (
-        "import sys, tread_lab.tracking.follow, tread_lab.tracking.store;"
+        "import sys, tread_lab.tracking.live, tread_lab.tracking.store;"
         "sys.exit(any(name in sys.modules for name in ('mlflow', 'numpy', 'sqlalchemy')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -23,9 +23,9 @@ import yaml
 from tests.faults.drivers import eventually
 from tests.tracking.conftest import SAMPLES, Sweeps
 from tests.tracking.test_store import free_port
+from tread_lab.config import RunSpec, UserError
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import mlflow_name
-from tread_lab.specs import RunSpec, UserError
 
 
 @contextlib.contextmanager

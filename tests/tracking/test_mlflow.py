@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from tests.tracking.conftest import FD, SAMPLES, Store, Sweeps
-from tread_lab.frames import cells_frame, trials_frame
+from tread_lab.config import UserError, signature
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, METRIC_KINDS, mlflow_name
-from tread_lab.records.status import RunState
-from tread_lab.specs import UserError, signature
+from tread_lab.records.run_state import RunState
+from tread_lab.results import cells_frame, trials_frame
 
 ROUTED = "0->2 s=0.5 seed 0"
 RESENT = "DELETE FROM tags WHERE key = 'tread_lab.sent'"

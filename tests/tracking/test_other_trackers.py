@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.tracking.conftest import Sweeps
+from tread_lab.config import UserError
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
-from tread_lab.records.status import RunState
-from tread_lab.specs import UserError
+from tread_lab.records.run_state import RunState
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.tracking.conftest import Store, Sweeps
+from tread_lab.config import UserError
 from tread_lab.records.lab import Lab
-from tread_lab.specs import UserError
 from tread_lab.tracking.store import (
     QUIET,
     check_store,

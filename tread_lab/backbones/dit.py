@@ -23,11 +23,11 @@ from tread_lab.backbones.parts import (
     modulate,
     sincos_positions,
 )
+from tread_lab.config.errors import lookup
+from tread_lab.config.model import ModelSpec
 from tread_lab.routing.rejoin import IDENTITY, Rejoin
 from tread_lab.routing.run_blocks import Observer, run_blocks
 from tread_lab.routing.select import Routing
-from tread_lab.specs.errors import lookup
-from tread_lab.specs.model import ModelSpec
 
 # Whether modulations and output are zero after all else is initialised.
 ZEROED = {"adaln_zero": True, "official_code": False}

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tread_lab.specs.errors import lookup
-from tread_lab.specs.model import ModelSpec
+from tread_lab.config.errors import lookup
+from tread_lab.config.model import ModelSpec
 
 
 class SelfInitialised(nn.Module):

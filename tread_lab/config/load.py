@@ -14,10 +14,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Transformer
 from hydra.errors import HydraException
 
-from tread_lab.specs.axes import grid
-from tread_lab.specs.decode import decode, decode_field, decode_value, fields_of
-from tread_lab.specs.errors import Mistakes, UserError, near, placed, shown, suggest
-from tread_lab.specs.fields import (
+from tread_lab.config.axes import grid
+from tread_lab.config.decode import decode, decode_field, decode_value, fields_of
+from tread_lab.config.errors import Mistakes, UserError, near, placed, shown, suggest
+from tread_lab.config.fields import (
     SHORT,
     TOP,
     all_fields,
@@ -28,12 +28,12 @@ from tread_lab.specs.fields import (
     names_of,
     value_at,
 )
-from tread_lab.specs.lengths import SPEND, STEPS
-from tread_lab.specs.metrics import HELDOUT, ReferenceSpec, is_reference_file
-from tread_lab.specs.registry import import_plugins
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.specs.yaml_text import load_yaml
+from tread_lab.config.lengths import SPEND, STEPS
+from tread_lab.config.metrics import HELDOUT, ReferenceSpec, is_reference_file
+from tread_lab.config.registry import import_plugins
+from tread_lab.config.run import RunSpec
+from tread_lab.config.sweep import Experiment, SweepSpec
+from tread_lab.config.yaml_text import load_yaml
 
 OWN = tuple(field.name for field in fields(SweepSpec))
 _OF_EXPERIMENT = ("sampler", "reference")

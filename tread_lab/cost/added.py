@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.systems import SYSTEMS, load
+from tread_lab.config.run import RunSpec
+from tread_lab.config.systems import SYSTEMS, load
 
 Tokens = tuple[int, ...]  # of an image in each block, from the first to the last
 
@@ -80,5 +80,5 @@ def priced_systems(spec: RunSpec) -> tuple[Priced, ...]:
 
 @functools.cache
 def _system(name: str) -> Priced:
-    system: Priced = load(name, "system", "SYSTEM")
+    system: Priced = load(name, "SYSTEM")
     return system

@@ -8,8 +8,8 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tread_lab.specs.model import ModelSpec
-from tread_lab.specs.registry import Registry
+from tread_lab.config.model import ModelSpec
+from tread_lab.config.registry import Registry
 
 FP32 = 4  # bytes
 
@@ -40,7 +40,7 @@ def block_cost(model: ModelSpec, l: int = 0) -> BlockCost:
     """Return what block `l` of the network `model` costs; counted where no formula is known."""
     found = BLOCK_COSTS.get(model.backbone)
     if found is None:
-        found = importlib.import_module("tread_lab.engine.counted").counted  # has torch
+        found = importlib.import_module("tread_lab.train.counted").counted  # has torch
     return found if isinstance(found, BlockCost) else found(model, l)
 
 

@@ -6,9 +6,9 @@ import dataclasses
 from itertools import groupby
 from typing import Any
 
+from tread_lab.config.run import RunSpec
+from tread_lab.config.units import amount
 from tread_lab.cost.training import Cost, cost
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.units import amount
 
 
 def report(spec: RunSpec) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from tread_lab.config.evaluation import EvaluationSpec, HeldoutSpec, SamplerSpec, SamplesSpec
+from tread_lab.config.guidance import routes_taken
+from tread_lab.config.routes import RouteSpec
+from tread_lab.config.run import RunSpec
 from tread_lab.cost.training import FLOPS_PER_MAC, block_macs, cost
-from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplerSpec, SamplesSpec
-from tread_lab.specs.guidance import routes_taken
-from tread_lab.specs.routes import RouteSpec
-from tread_lab.specs.run import RunSpec
 
 CALLS = {"heun": 2, "heun_full": 2}  # network calls of a step; one of every other solver
 

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tread_lab.config.recipe import outputs
+from tread_lab.config.routes import RouteSpec
+from tread_lab.config.run import RunSpec
 from tread_lab.cost.added import Added, priced_systems
 from tread_lab.cost.blocks import FP32, block_cost
-from tread_lab.specs.recipe import outputs
-from tread_lab.specs.routes import RouteSpec
-from tread_lab.specs.run import RunSpec
 
 FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
 FLOPS_PER_MAC = 2

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from tread_lab.specs.errors import UserError, first_line
+from tread_lab.config.errors import UserError, first_line
 
 VARIABLE = "TREAD_LAB_AUTOENCODER"
 # Pixels of the images of one decoding call: 8 of 256x256 on a CPU (2 GB), 64 on a GPU.

@@ -10,6 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tread_lab.config.data import DataSpec
+from tread_lab.config.errors import UserError
+from tread_lab.config.units import amount
 from tread_lab.data.exported import is_export
 from tread_lab.data.folder import IMAGES, INDEX, LATENTS, images_beside, labelled_files
 from tread_lab.data.latents import packed_files, read_manifest
@@ -17,9 +20,6 @@ from tread_lab.data.shards import tars_of
 from tread_lab.data.source import both_parts
 from tread_lab.data.statistics import statistics_file
 from tread_lab.records.durable import read_json, write_json
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.units import amount
 
 FOLDER = "data"  # of a lab's cache: the digests of sets that had to be read
 _SAID = 2**28  # bytes from which on the reading is said

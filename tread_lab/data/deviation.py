@@ -10,11 +10,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from tread_lab.config.data import SD_DEVIATION, SD_SCALE, DataSpec
+from tread_lab.config.errors import UserError
+from tread_lab.config.recipe import EDMSpec
+from tread_lab.config.run import RunSpec
 from tread_lab.data.source import Samples
-from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, DataSpec
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.recipe import EDMSpec
-from tread_lab.specs.run import RunSpec
 
 MEASURED = 256  # samples, evenly spread over the set
 NEAR = 1.5  # how many times off a known deviation may be; subsets of ImageNet stay within 1.2

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tread_lab import draws
+from tread_lab.config.errors import UserError
 from tread_lab.data.autoencoder import Encoder
+from tread_lab.data.batch_files import Parts
 from tread_lab.data.images import Images, ahead, crops
 from tread_lab.data.packed import NUMBER, Steps, building, finish, is_whole
-from tread_lab.data.parts import Parts
-from tread_lab.specs.errors import UserError
 
 # uint8 images [B, 3, H, W] -> mean and log-variance [B, C, h, w]
 Moments = Callable[[Tensor], tuple[Tensor, Tensor]]

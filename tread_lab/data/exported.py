@@ -15,15 +15,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tread_lab.data.captions import CAPTIONS, Captions, read_captions, write_captions
+from tread_lab.config.data import DataSpec
+from tread_lab.config.errors import UserError
+from tread_lab.data.caption_files import CAPTIONS, Captions, read_captions, write_captions
 from tread_lab.data.folder import FolderImages
 from tread_lab.data.latents import HELDOUT, MANIFEST
 from tread_lab.data.scaled import Store
 from tread_lab.data.statistics import OURS, channel_statistics, write_statistics
 from tread_lab.records.durable import read_json
 from tread_lab.records.run_folder import CONFIG, RunFolder
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.errors import UserError
 
 CLASSES = "classes.json"  # the names of classes, in packed data and in an export
 # Beside the weights, where the data have them; the manifest, where the data are normalised.

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from tread_lab.config.data import DataSpec
+from tread_lab.config.errors import UserError, first_line
 from tread_lab.data.autoencoder import levels
 from tread_lab.data.npy import read_npy
 from tread_lab.data.scaled import SAMPLED, Split, Store, check_labels, split_ids
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.errors import UserError, first_line
 
 T = TypeVar("T", bound=np.generic)
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.data.captions import CAPTIONS, Captions, read_captions
+from tread_lab.config.data import DataSpec
+from tread_lab.config.errors import UserError
+from tread_lab.data.caption_files import CAPTIONS, Captions, read_captions
 from tread_lab.data.scaled import Split, Store, split_ids
 from tread_lab.records.durable import read_json, write_json
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.errors import UserError
 
 # numpy's ways of not reading a file; TypeError: an .npy that calls itself .npz
 UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tread_lab.config.data import DataSpec
+from tread_lab.config.errors import UserError
 from tread_lab.data.scaled import Split, Store, split_ids
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.errors import UserError
 
 LATENTS, FLIPPED, LABELS = "latents", "latents_flip", "labels"
 DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8"}

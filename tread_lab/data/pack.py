@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.data.captions import captions_of
+from tread_lab.config.data import DataSpec
+from tread_lab.config.errors import UserError
+from tread_lab.data.caption_files import captions_of
 from tread_lab.data.content import content_digest
 from tread_lab.data.packed import NUMBER, Steps, building, finish, is_whole
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import channel_statistics, statistics_beside
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.errors import UserError
 
 MARKS = {  # source -> what a folder holds of it
     "latents": ("latents.npy", "moments.npy"),

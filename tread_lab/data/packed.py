@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.data.captions import CAPTIONS, Captions, write_captions
+from tread_lab.config.errors import UserError, shown
+from tread_lab.data.batch_files import Parts
+from tread_lab.data.caption_files import CAPTIONS, Captions, write_captions
 from tread_lab.data.exported import CLASSES
 from tread_lab.data.latents import packed_files, read_manifest, write_manifest
-from tread_lab.data.parts import Parts
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
 from tread_lab.records.durable import write_text, writing
 from tread_lab.records.locks import exclusive
-from tread_lab.specs.errors import UserError, shown
 
 UNDER_WAY = ".building"  # folder of what is not whole yet
 NUMBER = "number"  # of the samples of a batch, without damaged ones

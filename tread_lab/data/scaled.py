@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tread_lab import draws
+from tread_lab.config.data import DataSpec
+from tread_lab.config.errors import UserError
 from tread_lab.data.autoencoder import Autoencoder
-from tread_lab.data.captions import Captions
+from tread_lab.data.caption_files import Captions
 from tread_lab.data.statistics import channel_statistics
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.errors import UserError
 
 MOST_NAMED = 5  # labels of a line
 SAMPLED = 64  # latents that go into a fingerprint

@@ -15,10 +15,10 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tread_lab.config.data import DataSpec
+from tread_lab.config.errors import UserError
 from tread_lab.data.npy import read_npy
 from tread_lab.data.scaled import Split, Store, split_ids
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.errors import UserError
 
 LATENT, LABEL = "latent.npy", "cls"
 BLOCK = 512  # bytes, the unit of a tar

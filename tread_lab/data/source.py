@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from tread_lab.config.data import SOURCES, DataSpec
+from tread_lab.config.errors import UserError, lookup
+from tread_lab.config.registry import Registry
 from tread_lab.data.autoencoder import open_autoencoder
 from tread_lab.data.embedded import open_fashion16
 from tread_lab.data.exported import ExportedImages, ExportedStore, is_export, refuse_samples
@@ -18,9 +21,6 @@ from tread_lab.data.latents import PackedArrays, read_manifest
 from tread_lab.data.lightning import SafetensorsFiles
 from tread_lab.data.scaled import ScaledLatents, Split, Store
 from tread_lab.data.shards import TarShards
-from tread_lab.specs.data import SOURCES, DataSpec
-from tread_lab.specs.errors import UserError, lookup
-from tread_lab.specs.registry import Registry
 
 
 class Samples(Protocol):

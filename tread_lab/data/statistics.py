@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tread_lab.config.errors import UserError, first_line
 from tread_lab.records.durable import write_text
-from tread_lab.specs.errors import UserError, first_line
 
 _JSON = (OSError, ValueError, LookupError, TypeError)
 _TORCH = (AttributeError, RuntimeError, EOFError, pickle.UnpicklingError)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.data.captions import captions_of
+from tread_lab.config.errors import UserError
+from tread_lab.data.caption_files import captions_of
 from tread_lab.data.latents import PackedArrays, file_facts, read_manifest
 from tread_lab.data.measure import AT_ONCE
 from tread_lab.data.scaled import Store, absent_labels
 from tread_lab.data.source import open_store
-from tread_lab.specs.errors import UserError
 
 _NAMED = 5  # numbers of samples that a line names
 

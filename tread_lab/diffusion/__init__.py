@@ -4,6 +4,6 @@ from tread_lab.diffusion.ddpm import DDPM
 from tread_lab.diffusion.edm import EDM
 from tread_lab.diffusion.flow import Flow
 from tread_lab.diffusion.process import LossTerms, Network, Process
-from tread_lab.diffusion.table import build_process
+from tread_lab.diffusion.processes import build_process
 
 __all__ = ["DDPM", "EDM", "Flow", "Network", "LossTerms", "Process", "build_process"]

@@ -10,10 +10,10 @@ import math
 import torch
 from torch import Tensor
 
+from tread_lab.config.evaluation import RESPACED, SamplerSpec, respaced
+from tread_lab.config.recipe import DDPM_LEVELS, DDPMSpec
 from tread_lab.diffusion.edm import rho_grid
 from tread_lab.diffusion.process import LossTerms, Network, Process
-from tread_lab.specs.evaluation import RESPACED, SamplerSpec, respaced
-from tread_lab.specs.recipe import DDPM_LEVELS, DDPMSpec
 
 BETAS = (1e-4, 2e-2)  # of the linear schedule, at t = 1 and t = 1,000
 _LEAST = 1e-12  # of a probability, before its logarithm

@@ -7,9 +7,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tread_lab.config.evaluation import SamplerSpec
+from tread_lab.config.recipe import EDMSpec
 from tread_lab.diffusion.process import LossTerms, Network, Process
-from tread_lab.specs.evaluation import SamplerSpec
-from tread_lab.specs.recipe import EDMSpec
 
 
 class EDM(Process):

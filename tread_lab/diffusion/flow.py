@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tread_lab.config.errors import lookup
+from tread_lab.config.evaluation import SamplerSpec
+from tread_lab.config.recipe import FlowSpec
 from tread_lab.diffusion.process import LossTerms, Network, Process
-from tread_lab.specs.errors import lookup
-from tread_lab.specs.evaluation import SamplerSpec
-from tread_lab.specs.recipe import FlowSpec
 
 # The inverse of each distribution of t; logit_normal is sigmoid(N(0, 1)).
 TIMES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from tread_lab.specs.evaluation import SamplerSpec
+from tread_lab.config.evaluation import SamplerSpec
 
 # network(x_BCHW, t_B) -> raw output; labels and routing are bound by the caller.
 Network = Callable[[Tensor, Tensor], Tensor]

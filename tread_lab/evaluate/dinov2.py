@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tread_lab.config.errors import UserError
 from tread_lab.evaluate.pretrained import load_pretrained, network_config
-from tread_lab.specs.errors import UserError
 
 VARIABLE = "TREAD_LAB_DINOV2"
 WEIGHTS = "model.safetensors"

@@ -12,23 +12,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tread_lab.data.parts import Parts
+from tread_lab.config.errors import NotFinite, UserError
+from tread_lab.config.evaluation import SamplesSpec, Step
+from tread_lab.config.guidance import routes_taken
+from tread_lab.data.batch_files import Parts
 from tread_lab.data.source import image_shape, open_data
-from tread_lab.engine.assemble import Trained, trained
-from tread_lab.engine.compiled import compile_for
-from tread_lab.engine.device import check_precision
-from tread_lab.engine.precision import autocast, matrix_products
-from tread_lab.engine.provenance import code_digest
-from tread_lab.engine.ranks import Ranks
-from tread_lab.engine.system import condition_of
+from tread_lab.diffusion.generate import generate, images_a_call
+from tread_lab.diffusion.guided import Denoiser
 from tread_lab.evaluate.references import pixels
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import Routing
-from tread_lab.sampling.generate import generate, images_a_call
-from tread_lab.sampling.guidance import Denoiser
-from tread_lab.specs.errors import NotFinite, UserError
-from tread_lab.specs.evaluation import SamplesSpec, Step
-from tread_lab.specs.guidance import routes_taken
+from tread_lab.train.assemble import Trained, trained
+from tread_lab.train.compiled import compile_for
+from tread_lab.train.device import check_precision
+from tread_lab.train.joining import condition_of
+from tread_lab.train.precision import autocast, matrix_products
+from tread_lab.train.provenance import code_digest
+from tread_lab.train.ranks import Ranks
 
 PARTS = "parts"  # within the folder of an evaluation
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tread_lab.config.errors import UserError
+from tread_lab.config.evaluation import SamplerSpec
+from tread_lab.config.guidance import routes_taken
+from tread_lab.config.routes import RouteSpec
+from tread_lab.config.run import RunSpec
 from tread_lab.evaluate.sampling_calls import terms_called
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import SamplerSpec
-from tread_lab.specs.guidance import routes_taken
-from tread_lab.specs.routes import RouteSpec
-from tread_lab.specs.run import RunSpec
 
 _NEAREST = 6  # levels that an error names
 

@@ -12,22 +12,22 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from tread_lab.data.captions import Captions, captions_of
+from tread_lab.config.decode import encode
+from tread_lab.config.errors import UserError
+from tread_lab.config.evaluation_text import MetricNames
+from tread_lab.config.guidance import beyond_weight
+from tread_lab.config.labels import run_label
+from tread_lab.config.run import RunSpec
+from tread_lab.config.yaml_text import dump_yaml
+from tread_lab.data.caption_files import Captions, captions_of
 from tread_lab.data.content import check_content
 from tread_lab.data.exported import KEPT, keep_beside_weights
 from tread_lab.data.source import open_data
-from tread_lab.engine.assemble import Trained, trained
-from tread_lab.engine.provenance import named
 from tread_lab.records.durable import FORMAT, replacing, write_json, write_text
 from tread_lab.records.metric_names import value_text
 from tread_lab.records.run_folder import CONFIG, DEFAULTS, EXPORTED, RunFolder
-from tread_lab.specs.decode import encode
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation_text import MetricNames
-from tread_lab.specs.guidance import beyond_weight
-from tread_lab.specs.labels import run_label
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.yaml_text import dump_yaml
+from tread_lab.train.assemble import Trained, trained
+from tread_lab.train.provenance import named
 
 SPEC, CARD = "spec.yaml", "README.md"
 

@@ -14,6 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from tread_lab.config.errors import UserError
+from tread_lab.config.metrics import DINOV2, INCEPTION
 from tread_lab.evaluate.dinov2 import dinov2_features, dinov2_weights
 from tread_lab.evaluate.extractor import load_extractor, weights_path
 from tread_lab.evaluate.fidelity import (
@@ -24,8 +26,6 @@ from tread_lab.evaluate.fidelity import (
 )
 from tread_lab.evaluate.references import Reference
 from tread_lab.records.durable import replacing
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.metrics import DINOV2, INCEPTION
 
 BATCH = 100
 DTYPE = "float32"  # arithmetic inside the extractors

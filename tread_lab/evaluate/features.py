@@ -13,6 +13,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from tread_lab.config.errors import NotFinite
+from tread_lab.config.metrics import INCEPTION, METRICS
+from tread_lab.config.registry import Registry
 from tread_lab.evaluate.extraction import Extraction, described
 from tread_lab.evaluate.fidelity import kernel_distance, shuffled_inception_score
 from tread_lab.evaluate.frechet import Moments, RunningMoments, frechet_distance
@@ -20,9 +23,6 @@ from tread_lab.evaluate.inception_score import SplitSums
 from tread_lab.evaluate.neighbours import precision_recall
 from tread_lab.evaluate.references import Reference
 from tread_lab.records.metric_names import sample_metric
-from tread_lab.specs.errors import NotFinite
-from tread_lab.specs.metrics import INCEPTION, METRICS
-from tread_lab.specs.registry import Registry
 
 MOST_NEIGHBOURS = 10_000  # references that precision and recall look at, as the ADM evaluator does
 

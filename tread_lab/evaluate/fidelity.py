@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tread_lab.specs.errors import UserError
+from tread_lab.config.errors import UserError
 
 VARIABLE = "TREAD_LAB_INCEPTION"
 FILE = "pt_inception-2015-12-05-6726825d.pth"  # as pytorch-fid and torch-fidelity publish it

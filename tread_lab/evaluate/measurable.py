@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tread_lab.data.deviation import check_decoded
-from tread_lab.data.exported import is_export, refuse_samples
-from tread_lab.data.source import Samples, image_shape, open_data
-from tread_lab.engine.system import files_read
-from tread_lab.evaluate.effect import check_effect
-from tread_lab.evaluate.extraction import SPACES
-from tread_lab.evaluate.probes import check_probe
-from tread_lab.evaluate.reference_file import open_reference
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import (
+from tread_lab.config.data import DataSpec
+from tread_lab.config.errors import UserError
+from tread_lab.config.evaluation import (
     EvaluationSpec,
     HeldoutSpec,
     SamplesSpec,
     SimilaritySpec,
     check_solver,
 )
-from tread_lab.specs.guidance import check_branches
-from tread_lab.specs.metrics import METRICS, OWN_FEATURES, extractor_for
-from tread_lab.specs.run import RunSpec
+from tread_lab.config.guidance import check_branches
+from tread_lab.config.metrics import METRICS, OWN_FEATURES, extractor_for
+from tread_lab.config.run import RunSpec
+from tread_lab.data.deviation import check_decoded
+from tread_lab.data.exported import is_export, refuse_samples
+from tread_lab.data.source import Samples, image_shape, open_data
+from tread_lab.evaluate.effect import check_effect
+from tread_lab.evaluate.extraction import SPACES
+from tread_lab.evaluate.probes import check_probe
+from tread_lab.evaluate.reference_file import open_reference
+from tread_lab.train.joining import files_read
 
 
 def check_samplers(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:

@@ -17,16 +17,22 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from tread_lab.config.errors import Exploded, NotFinite, UserError
+from tread_lab.config.evaluation import (
+    EvaluationSpec,
+    HeldoutSpec,
+    SamplesSpec,
+    SimilaritySpec,
+)
+from tread_lab.config.metrics import by_extractor
+from tread_lab.config.run import RunSpec
+from tread_lab.data.batch_files import Parts
 from tread_lab.data.content import check_content
 from tread_lab.data.npy import write_npz
-from tread_lab.data.parts import Parts
 from tread_lab.data.source import Samples, open_data
-from tread_lab.engine.assemble import Trained, trained
-from tread_lab.engine.precision import matrix_products
-from tread_lab.engine.ranks import Ranks
-from tread_lab.engine.system import condition_of
 from tread_lab.evaluate.drawing import PARTS, Drawing, draw_open, whole
 from tread_lab.evaluate.features import Scorer
+from tread_lab.evaluate.made_with import measured_with
 from tread_lab.evaluate.measurable import check_requirements
 from tread_lab.evaluate.probes import (
     Measuring,
@@ -34,7 +40,6 @@ from tread_lab.evaluate.probes import (
     heldout_losses,
     layer_similarity,
 )
-from tread_lab.evaluate.provenance import measured_with
 from tread_lab.evaluate.reference_file import ReferenceFile, open_reference
 from tread_lab.evaluate.references import file_reference, heldout_reference
 from tread_lab.evaluate.sampling_calls import sample_flops
@@ -43,15 +48,10 @@ from tread_lab.records.durable import replacing
 from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.lab import digest_of
 from tread_lab.records.run_folder import EXPORTED, RunFolder
-from tread_lab.specs.errors import Exploded, NotFinite, UserError
-from tread_lab.specs.evaluation import (
-    EvaluationSpec,
-    HeldoutSpec,
-    SamplesSpec,
-    SimilaritySpec,
-)
-from tread_lab.specs.metrics import by_extractor
-from tread_lab.specs.run import RunSpec
+from tread_lab.train.assemble import Trained, trained
+from tread_lab.train.joining import condition_of
+from tread_lab.train.precision import matrix_products
+from tread_lab.train.ranks import Ranks
 
 SMOKE_TEST = 50  # steps, of which a run need not be better than predicting zero
 

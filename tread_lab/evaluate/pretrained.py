@@ -10,8 +10,8 @@ from typing import Any
 
 from safetensors import SafetensorError
 
+from tread_lab.config.errors import UserError, first_line
 from tread_lab.evaluate.fidelity import sha256
-from tread_lab.specs.errors import UserError, first_line
 
 
 def check_package(package: str, field: str) -> None:

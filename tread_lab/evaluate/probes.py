@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tread_lab import draws
+from tread_lab.config.errors import UserError
+from tread_lab.config.evaluation import HeldoutSpec, SimilaritySpec
+from tread_lab.config.model import ModelSpec
+from tread_lab.config.recipe import outputs
 from tread_lab.data.source import Samples
-from tread_lab.engine.assemble import Trained
 from tread_lab.routing.select import Routing, draw_routing
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import HeldoutSpec, SimilaritySpec
-from tread_lab.specs.model import ModelSpec
-from tread_lab.specs.recipe import outputs
+from tread_lab.train.assemble import Trained
 
 T = TypeVar("T")
 # Yields how much is done and all there is between two batches, where it may be closed.

@@ -16,9 +16,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tread_lab.config.errors import UserError, first_line
+from tread_lab.config.metrics import METRICS, ReferenceSpec
 from tread_lab.evaluate.fidelity import sha256
-from tread_lab.specs.errors import UserError, first_line
-from tread_lab.specs.metrics import METRICS, ReferenceSpec
 
 VARIABLE = "TREAD_LAB_REFERENCES"
 IMAGES = "arr_0"

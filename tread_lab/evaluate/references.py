@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from tread_lab.data.source import Samples
-from tread_lab.engine.precision import matrix_products
 from tread_lab.evaluate.frechet import Moments
 from tread_lab.evaluate.reference_file import ReferenceFile
+from tread_lab.train.precision import matrix_products
 
 REFERENCES = 200  # real images that are decoded and described at once
 

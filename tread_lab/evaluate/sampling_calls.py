@@ -7,17 +7,17 @@ import functools
 import torch
 from torch import Tensor
 
+from tread_lab.config.errors import lookup
+from tread_lab.config.evaluation import SamplerSpec
+from tread_lab.config.guidance import routes_taken
+from tread_lab.config.recipe import ProcessSpec
+from tread_lab.config.run import RunSpec
 from tread_lab.cost.sampling import PATH_MACS
 from tread_lab.cost.training import FLOPS_PER_MAC
 from tread_lab.diffusion import build_process
-from tread_lab.sampling.generate import place, progress
-from tread_lab.sampling.guidance import Term, acting
-from tread_lab.sampling.solvers import SOLVERS
-from tread_lab.specs.errors import lookup
-from tread_lab.specs.evaluation import SamplerSpec
-from tread_lab.specs.guidance import routes_taken
-from tread_lab.specs.recipe import ProcessSpec
-from tread_lab.specs.run import RunSpec
+from tread_lab.diffusion.generate import place, progress
+from tread_lab.diffusion.guided import Term, acting
+from tread_lab.diffusion.solvers import SOLVERS
 
 
 def sample_flops(spec: RunSpec, sampler: SamplerSpec) -> int:

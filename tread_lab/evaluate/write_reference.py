@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from tread_lab.config.errors import UserError
 from tread_lab.data.images import Images, crops
 from tread_lab.data.npy import Member, write_npz
 from tread_lab.data.packed import Steps
 from tread_lab.evaluate.extraction import Extraction
 from tread_lab.evaluate.frechet import RunningMoments
 from tread_lab.evaluate.reference_file import FEWEST, IMAGES, MOMENTS
-from tread_lab.specs.errors import UserError
 
 LABELS = "arr_1"
 

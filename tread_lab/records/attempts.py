@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tread_lab.config.errors import UserError
 from tread_lab.records.durable import FULL, DiskFull
-from tread_lab.specs.errors import UserError
 
 TRIES = {"exception": 2, "died": 3}  # attempts of one session that may end so
 FAILURES = (*TRIES, "parent")  # kinds of a failed run

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tread_lab.specs.errors import Unavailable, UserError, first_line, shown
+from tread_lab.config.errors import Unavailable, UserError, first_line, shown
 
 Tree = dict[str, Any]
 FORMAT = 2  # of plans and of specs of runs

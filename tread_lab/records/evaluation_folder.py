@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tread_lab.config.decode import encode
+from tread_lab.config.evaluation import EvaluationSpec
 from tread_lab.records.durable import read_json, write_json
-from tread_lab.specs.decode import encode
-from tread_lab.specs.evaluation import EvaluationSpec
 
 Tree = Mapping[str, Any]
 

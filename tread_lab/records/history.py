@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tread_lab.config.cell import AnySpec
 from tread_lab.records.lab import Lab
-from tread_lab.records.plan import PlanOf
-from tread_lab.records.status import RunState
-from tread_lab.specs.cell import AnySpec
+from tread_lab.records.run_state import RunState
+from tread_lab.records.stored_plan import PlanOf
 
 
 def left_cells(lab: Lab, plan: PlanOf[AnySpec]) -> list[str]:

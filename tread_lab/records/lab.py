@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tread_lab.config.decode import encode
+from tread_lab.config.errors import UserError, suggest
+from tread_lab.config.run import RunSpec
+from tread_lab.config.signature import signature
 from tread_lab.records.run_folder import EXPORTED, RunFolder, safe
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.decode import encode
-from tread_lab.specs.errors import UserError, suggest
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from tread_lab.config.errors import UserError
 from tread_lab.records.durable import writing
-from tread_lab.specs.errors import UserError
 
 _HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EINTR)  # EACCES: NFS
 _UNSUPPORTED = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)

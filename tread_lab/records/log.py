@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from tread_lab.config.errors import UserError, first_line
 from tread_lab.records.durable import disk_error, writing
-from tread_lab.specs.errors import UserError, first_line
 
 
 def read_lines(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:

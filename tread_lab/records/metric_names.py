@@ -1,7 +1,7 @@
 """The table of metrics: key, label, unit, direction and digits, and how every view shows a value.
 
 Titles, legends, colours, fronts and rankings follow from `METRIC_KINDS`. Metrics of generated
-images have their entries in `specs/metrics.py`.
+images have their entries in `config/metrics.py`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import math
 import re
 from typing import Literal
 
-from tread_lab.specs.evaluation_text import count_label
-from tread_lab.specs.metrics import METRICS, OWN_FEATURES, MetricKind
-from tread_lab.specs.recipe import PlainLoss
-from tread_lab.specs.routes import RouteBypass
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
-from tread_lab.specs.units import quantity, with_interval
+from tread_lab.config.evaluation_text import count_label
+from tread_lab.config.metrics import METRICS, OWN_FEATURES, MetricKind
+from tread_lab.config.recipe import PlainLoss
+from tread_lab.config.routes import RouteBypass
+from tread_lab.config.run import RunSpec
+from tread_lab.config.signature import signature
+from tread_lab.config.units import quantity, with_interval
 
 MINUS = "\N{MINUS SIGN}"
 DELTA = "delta/"  # before a metric: its difference to the baseline's

@@ -11,6 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tread_lab.config.decode import decode, encode
+from tread_lab.config.errors import UserError
+from tread_lab.config.evaluation import EvaluationDefaults, EvaluationSpec
+from tread_lab.config.run import RunSpec
+from tread_lab.config.signature import signature
+from tread_lab.config.yaml_text import dump_yaml, load_yaml
 from tread_lab.records.attempts import SENTENCES, Attempt, attempts_of
 from tread_lab.records.durable import FORMAT, of_format, read_json, write_json, write_text
 from tread_lab.records.evaluation_folder import EvaluationFolder
@@ -23,13 +29,7 @@ from tread_lab.records.log import (
     read_entries,
     read_lines,
 )
-from tread_lab.records.status import RunState
-from tread_lab.specs.decode import decode, encode
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import EvaluationDefaults, EvaluationSpec
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
-from tread_lab.specs.yaml_text import dump_yaml, load_yaml
+from tread_lab.records.run_state import RunState
 
 LOCK = ".claim"  # in the folder of a run or a sweep
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written

@@ -10,7 +10,7 @@ from tread_lab.records.attempts import ENDED_WELL, Attempt
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Judgement, state_in_sweep
 
 

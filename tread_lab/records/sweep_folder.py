@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
+from tread_lab.config.cell import AnySpec, Cell, Spec, Tree, Trial
+from tread_lab.config.errors import UserError
+from tread_lab.config.labels import cell_label
 from tread_lab.records.durable import modified, read_json, write_json
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import append_line, read_lines
-from tread_lab.records.plan import PlanOf, StoredPlan, read_plan
 from tread_lab.records.run_folder import LOCK
-from tread_lab.records.status import RunState
-from tread_lab.specs.cell import AnySpec, Cell, Spec, Tree, Trial
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.labels import cell_label
+from tread_lab.records.run_state import RunState
+from tread_lab.records.stored_plan import PlanOf, StoredPlan, read_plan
 
 _EVERY = 15.0  # seconds between two records of the time; what a kill can lose
 

@@ -9,8 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from tread_lab.config.routes import ReEntrySpec
 from tread_lab.routing.select import BatchRoute
-from tread_lab.specs.routes import ReEntrySpec
 
 Span = tuple[int, int]
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.specs import routes
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.registry import Registry
-from tread_lab.specs.routes import RouteSpec
+from tread_lab.config import routes
+from tread_lab.config.errors import UserError
+from tread_lab.config.registry import Registry
+from tread_lab.config.routes import RouteSpec
 
 LENGTHS = 16  # where a selection keeps ever other numbers of tokens, K is a multiple of this
 

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 
+from tread_lab.config.data import DataSpec
+from tread_lab.config.errors import UserError
+from tread_lab.config.run import RunSpec
 from tread_lab.records.lab import Lab
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.run import RunSpec
 
 
 class DataDigests:

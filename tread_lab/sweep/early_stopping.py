@@ -9,14 +9,14 @@ from itertools import chain
 
 import numpy as np
 
+from tread_lab.config.errors import UserError
+from tread_lab.config.run import RunSpec
+from tread_lab.config.signature import signature
+from tread_lab.config.sweep import StopEarlySpec
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Judgement
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
-from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan, pending_tasks
 from tread_lab.sweep.run_task import Report
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tread_lab.specs.axes import check_count, distinct, grid
-from tread_lab.specs.bounds import Positive
-from tread_lab.specs.cell import Cell, ExcludedCells, SharedParts, Trial, labelled
-from tread_lab.specs.decode import decode_value, encode
-from tread_lab.specs.errors import UserError, placed, shown
-from tread_lab.specs.evaluation import BASELINE, EvaluationSpec
-from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.fields import (
+from tread_lab.config.axes import check_count, distinct, grid
+from tread_lab.config.bounds import Positive
+from tread_lab.config.cell import Cell, ExcludedCells, SharedParts, Trial, labelled
+from tread_lab.config.decode import decode_value, encode
+from tread_lab.config.errors import UserError, placed, shown
+from tread_lab.config.evaluation import BASELINE, EvaluationSpec
+from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.fields import (
     dotted,
     has_computed,
     leaves_of,
@@ -27,11 +27,11 @@ from tread_lab.specs.fields import (
     run_of,
     set_once,
 )
-from tread_lab.specs.labels import cell_text
-from tread_lab.specs.lengths import SPEND, STEPS, follows_length, written_shares
-from tread_lab.specs.run import BESIDE, RunSpec
-from tread_lab.specs.signature import signature
-from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.config.labels import cell_text
+from tread_lab.config.lengths import SPEND, STEPS, follows_length, written_shares
+from tread_lab.config.run import BESIDE, RunSpec
+from tread_lab.config.signature import signature
+from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.sweep.expressions import CellNames, evaluate
 from tread_lab.sweep.match import Price, matched_steps
 

@@ -10,13 +10,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tread_lab.specs.cell import Cell, labelled
-from tread_lab.specs.decode import decode_field
-from tread_lab.specs.errors import UserError, shown
-from tread_lab.specs.fields import field_value, is_computed, near_field, routes_of, value_at
-from tread_lab.specs.model import ModelSpec
-from tread_lab.specs.routes import RouteSpec, block_index
-from tread_lab.specs.run import RunSpec
+from tread_lab.config.cell import Cell, labelled
+from tread_lab.config.decode import decode_field
+from tread_lab.config.errors import UserError, shown
+from tread_lab.config.fields import field_value, is_computed, near_field, routes_of, value_at
+from tread_lab.config.model import ModelSpec
+from tread_lab.config.routes import RouteSpec, block_index
+from tread_lab.config.run import RunSpec
 
 Lookup = Callable[[str], Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tread_lab.specs.run import RunSpec
+from tread_lab.config.run import RunSpec
 
 Price = Callable[[RunSpec], float]  # what all training steps of a run cost
 _ROUNDED = 8  # steps within which rounded phases may cost less for more steps

@@ -6,26 +6,26 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
+from tread_lab.config.errors import UserError
+from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.config.metrics import by_extractor
+from tread_lab.config.routes import SELECTIONS
+from tread_lab.config.run import RunSpec
 from tread_lab.data.autoencoder import VARIABLE as AUTOENCODER
 from tread_lab.data.deviation import check_deviation
 from tread_lab.data.scaled import absent_labels
 from tread_lab.data.source import open_data
-from tread_lab.engine.assemble import check_start
-from tread_lab.engine.compiled import no_compiler
-from tread_lab.engine.system import files_read
 from tread_lab.evaluate.extraction import SPACES
 from tread_lab.evaluate.fidelity import sha256
 from tread_lab.evaluate.measurable import check_measurable, check_samplers
 from tread_lab.evaluate.reference_file import reference_path
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import draw_routing
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.specs.metrics import by_extractor
-from tread_lab.specs.routes import SELECTIONS
-from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.task import Task
+from tread_lab.train.assemble import check_start
+from tread_lab.train.compiled import no_compiler
+from tread_lab.train.joining import files_read
 
 
 def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from tread_lab.config.signature import signature
+from tread_lab.config.units import counted
 from tread_lab.records.sweep_folder import Stopwatch
-from tread_lab.specs.signature import signature
-from tread_lab.specs.units import counted
 from tread_lab.sweep.task import Task
 
 

@@ -21,16 +21,16 @@ import torch
 from ray import cloudpickle, tune
 from ray.tune.search import Searcher
 
-from tread_lab.engine.device import model, pick, precisions
-from tread_lab.engine.provenance import decisive, fingerprint, of_nodes
+from tread_lab.config.errors import Unavailable, UserError, first_line
 from tread_lab.records.lab import Lab
-from tread_lab.specs.errors import Unavailable, UserError, first_line
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.queues import TaskQueue
 from tread_lab.sweep.resources import RunResources, cpus_here
 from tread_lab.sweep.run_task import UNDER_WAY, AttemptFailed, Report, WorkerInfo, run_task
 from tread_lab.sweep.runner import Interrupted, ReportHandler, UserErrors, stop_signals
 from tread_lab.sweep.task import Task
+from tread_lab.train.device import model, pick, precisions
+from tread_lab.train.provenance import decisive, fingerprint, of_nodes
 
 _ANSWER = 60.0  # seconds for Ray to start or to be joined
 _MAX_FAILURES = 10  # restarts of a worker for one task; the record ends a run long before

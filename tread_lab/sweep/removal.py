@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tread_lab.config.errors import UserError
+from tread_lab.config.signature import signature
+from tread_lab.config.units import amount, counted
 from tread_lab.records.durable import writing
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.signature import signature
-from tread_lab.specs.units import amount, counted
 
 
 @dataclass(frozen=True)

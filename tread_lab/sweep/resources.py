@@ -7,8 +7,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tread_lab.config.errors import UserError
 from tread_lab.hardware import gpus, usable_cpus
-from tread_lab.specs.errors import UserError
 
 if TYPE_CHECKING:
     from tread_lab.sweep.early_stopping import EarlyStopping
@@ -93,9 +93,9 @@ def make_runner(
     early: EarlyStopping | None = None,
 ) -> Runner:
     """Return the runner `ray` or `inline`."""
-    from tread_lab.engine.ranks import processes_here
     from tread_lab.sweep.run_task import WorkerInfo
     from tread_lab.sweep.runner import InlineRunner
+    from tread_lab.train.ranks import processes_here
 
     worker = WorkerInfo(
         processes=processes_here(resources.devices),

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from tread_lab.config.run import RunSpec
 from tread_lab.cost.training import cost
-from tread_lab.engine.device import peak_flops
 from tread_lab.records import metric_names
 from tread_lab.records.log import Entry
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs.run import RunSpec
+from tread_lab.train.device import peak_flops
 
 
 def run_costs(

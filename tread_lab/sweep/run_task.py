@@ -18,15 +18,10 @@ from typing import TypeVar
 import torch
 
 import tread_lab
+from tread_lab.config.errors import Exploded, Unavailable, UserError, first_line
+from tread_lab.config.run import RunSpec
 from tread_lab.cost.training import cost
 from tread_lab.data.content import check_content
-from tread_lab.engine.assemble import has_lost_its_end
-from tread_lab.engine.checkpoint import DamagedCheckpoint, newest_whole_step
-from tread_lab.engine.device import PeakMemory, memory, name, release
-from tread_lab.engine.memory import check_memory
-from tread_lab.engine.provenance import fingerprint, of_nodes, origin
-from tread_lab.engine.ranks import OneProcess, Processes, Ranks
-from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.evaluate.measuring import measuring
 from tread_lab.records import metric_names
 from tread_lab.records.attempts import TRIES, Attempt, kind_of
@@ -35,11 +30,16 @@ from tread_lab.records.durable import disk_error
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
-from tread_lab.specs.errors import Exploded, Unavailable, UserError, first_line
-from tread_lab.specs.run import RunSpec
+from tread_lab.records.run_state import RunState
 from tread_lab.sweep.run_costs import run_costs
 from tread_lab.sweep.task import Task, is_measured
+from tread_lab.train.assemble import has_lost_its_end
+from tread_lab.train.checkpoint import DamagedCheckpoint, newest_whole_step
+from tread_lab.train.device import PeakMemory, memory, name, release
+from tread_lab.train.loop import Diverged, Progress, train
+from tread_lab.train.memory import check_memory
+from tread_lab.train.provenance import fingerprint, of_nodes, origin
+from tread_lab.train.ranks import OneProcess, Processes, Ranks
 
 T = TypeVar("T")
 _POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on

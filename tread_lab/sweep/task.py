@@ -6,21 +6,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tread_lab.records.checkpoint_names import list_checkpoints, step_of
-from tread_lab.records.lab import Lab
-from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
-from tread_lab.specs.decode import settle
-from tread_lab.specs.evaluation import (
+from tread_lab.config.decode import settle
+from tread_lab.config.evaluation import (
     EvaluationDefaults,
     EvaluationSpec,
     SamplesSpec,
     at_steps,
     check_solver,
 )
-from tread_lab.specs.guidance import check_guidance
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
+from tread_lab.config.guidance import check_guidance
+from tread_lab.config.run import RunSpec
+from tread_lab.config.signature import signature
+from tread_lab.records.checkpoint_names import list_checkpoints, step_of
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_state import RunState
 
 
 @dataclass(frozen=True)

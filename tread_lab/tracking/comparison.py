@@ -9,8 +9,9 @@ import zlib
 from collections import Counter
 from typing import Any
 
-from tread_lab.frames import own_metrics, ranking_caption, ranking_key
-from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
+from tread_lab.config.labels import plain_markdown
+from tread_lab.config.units import counts_text
+from tread_lab.records.differences import mixtures
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     TRAIN_FLOPS,
@@ -20,9 +21,8 @@ from tread_lab.records.metric_names import (
     metric_label,
     mlflow_name,
 )
-from tread_lab.records.provenance import mixtures
-from tread_lab.specs.labels import plain_markdown
-from tread_lab.specs.units import counts_text
+from tread_lab.results import own_metrics, ranking_caption, ranking_key
+from tread_lab.results.ranking_table import formatted, ranking, to_markdown
 from tread_lab.tracking.mlflow_client import in_one_line, open_client
 from tread_lab.tracking.shown_run import ShownSweep
 from tread_lab.tracking.store import check_store

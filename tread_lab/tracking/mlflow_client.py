@@ -23,8 +23,8 @@ from mlflow.entities import Experiment, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
+from tread_lab.config.errors import UserError, first_line
 from tread_lab.records.durable import replacing
-from tread_lab.specs.errors import UserError, first_line
 from tread_lab.tracking.store import shown, sqlite_path
 
 __all__ = ["Experiment", "Metric", "MlflowClient", "Param", "Run", "RunTag"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from tread_lab.records.checksums import digest
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import mlflow_name
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
 from tread_lab.tracking.comparison import COMPARE, TAG, note, view, view_key
 from tread_lab.tracking.mlflow_client import (
     PAGE,

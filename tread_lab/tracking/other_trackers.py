@@ -8,8 +8,8 @@ from typing import Any
 
 from accelerate import tracking
 
+from tread_lab.config.errors import UserError, lookup
 from tread_lab.records.lab import Lab
-from tread_lab.specs.errors import UserError, lookup
 from tread_lab.tracking.shown_run import ShownRun, ShownSweep
 
 # accelerate's own logger refuses to work outside of an `Accelerator`.

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from tread_lab.config.evaluation_text import MetricNames, count_label
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs.evaluation_text import MetricNames, count_label
 
 THUMBNAIL = 256  # pixels, as MLflow's own
 PIXELS = 24  # of one entry of a matrix

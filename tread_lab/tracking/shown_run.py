@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames import HIGH, LOW, SweepReader, is_metric, own_metrics
+from tread_lab.config.cell import Tree, Trial
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
@@ -23,10 +23,10 @@ from tread_lab.records.metric_names import (
     TRAIN_SECONDS,
     metric_kind,
 )
-from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
-from tread_lab.specs.cell import Tree, Trial
+from tread_lab.records.run_state import RunState
+from tread_lab.records.stored_plan import StoredPlan
+from tread_lab.results import HIGH, LOW, SweepReader, is_metric, own_metrics
 from tread_lab.tracking.pictures import Picture, pictures_of
 
 GAP = (GAP_HELDOUT, GAP_HELDOUT + LOW, GAP_HELDOUT + HIGH)

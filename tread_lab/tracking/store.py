@@ -12,10 +12,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from tread_lab.config.errors import UserError
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import exclusive, is_held
-from tread_lab.specs.errors import UserError
 
 SQLITE = b"SQLite format 3\0"
 WAIT = 300.0  # seconds for another writer

@@ -14,8 +14,8 @@ import tread_lab.analysis
 from tests.synthetic import PAPER_PLACEMENTS, Synthetic, small, write_sweep
 from tread_lab.analysis.figures import placements
 from tread_lab.analysis.figures.catalogue import all_figures, sweep_records, write_figures
+from tread_lab.config import UserError
 from tread_lab.records.lab import Lab
-from tread_lab.specs import UserError
 
 
 @pytest.mark.parametrize("name", ["paper", "seeds", "budget", "stages"])

@@ -29,10 +29,10 @@ from tread_lab.analysis.figures.time_to_equal import (
     published_time_to_equal,
 )
 from tread_lab.analysis.tables import published
-from tread_lab.frames import steps_frame, trials_frame
-from tread_lab.frames.answer import answer
 from tread_lab.records.durable import write_json
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
+from tread_lab.results import steps_frame, trials_frame
+from tread_lab.results.answer import answer
 
 
 def test_a_cell_has_a_curve_over_stages_only_if_all_its_seeds_completed(tmp_path: Path) -> None:

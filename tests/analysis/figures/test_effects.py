@@ -15,7 +15,7 @@ from tread_lab.analysis.figures.effects import two_ways, ways
 from tread_lab.analysis.figures.loss_gap import with_the_baselines_loss
 from tread_lab.analysis.figures.points import SweepRecords
 from tread_lab.analysis.figures.style import MINUS
-from tread_lab.frames import trials_frame
+from tread_lab.results import trials_frame
 
 
 def test_training_losses_are_compared_only_if_they_are_the_same_loss(tmp_path: Path) -> None:

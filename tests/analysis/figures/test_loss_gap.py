@@ -11,9 +11,9 @@ from tread_lab.analysis.figures.loss_gap import (
     gap_over_steps,
     steps_caption,
 )
-from tread_lab.frames import NO_RESULT, history_frame
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
+from tread_lab.results import NO_RESULT, history_frame
 
 
 @pytest.fixture(scope="module")

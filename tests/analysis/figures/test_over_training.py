@@ -12,7 +12,7 @@ from tread_lab.analysis.figures.curves import (
 )
 from tread_lab.analysis.figures.time_to_equal import caption as factor_caption
 from tread_lab.analysis.figures.time_to_equal import time_to_equal
-from tread_lab.frames import STEP
+from tread_lab.results import STEP
 
 FD = "fd[x]@1k"
 STEPS = (100, 200, 400)

@@ -15,9 +15,9 @@ from tread_lab.analysis.figures.pareto import (
     pareto_front,
 )
 from tread_lab.analysis.figures.style import figure
+from tread_lab.config import UserError
 from tread_lab.records.metric_names import SAMPLE_FLOPS
-from tread_lab.records.status import RunState
-from tread_lab.specs import UserError
+from tread_lab.records.run_state import RunState
 
 
 def test_a_front_is_what_no_other_beats() -> None:

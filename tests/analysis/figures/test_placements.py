@@ -25,8 +25,8 @@ from tread_lab.analysis.figures.placements import (
 )
 from tread_lab.analysis.figures.points import Points, bare_rows
 from tread_lab.analysis.tables.paper_tables import sweep_table
-from tread_lab.frames.ranking_table import ranking
-from tread_lab.specs import UserError
+from tread_lab.config import UserError
+from tread_lab.results.ranking_table import ranking
 
 
 @pytest.mark.parametrize(("metric", "best"), [("gap/heldout", "0→2"), ("delta/is@10k", "0→4")])

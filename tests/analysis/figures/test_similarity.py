@@ -14,8 +14,8 @@ from tread_lab.analysis.figures.similarity import (
     similarities,
     window_means,
 )
-from tread_lab.frames import trials_frame
-from tread_lab.specs import SimilaritySpec
+from tread_lab.config import SimilaritySpec
+from tread_lab.results import trials_frame
 
 
 def test_all_matrices_are_of_one_evaluation_the_planned_one(tmp_path: Path) -> None:

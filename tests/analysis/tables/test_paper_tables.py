@@ -15,7 +15,7 @@ from tread_lab.analysis.tables.paper_tables import (
     sizes,
     sweep_table,
 )
-from tread_lab.frames import trials_frame
+from tread_lab.results import trials_frame
 
 
 @pytest.fixture

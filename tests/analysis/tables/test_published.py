@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tread_lab.analysis.tables import published
+from tread_lab.config import ModelSpec, RunSpec, decode
 from tread_lab.config.load import load_experiment
-from tread_lab.specs import ModelSpec, RunSpec, decode
 
 
 def test_tables_agree_where_they_show_the_same_run() -> None:

@@ -7,11 +7,11 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from tread_lab.engine.device import model, precisions
+from tread_lab.config import UserError
 from tread_lab.hardware import AMPERE, OLDER, Gpu
-from tread_lab.specs import UserError
 from tread_lab.sweep.plan import devices
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices, check_precisions
+from tread_lab.train.device import model, precisions
 
 NEW, OLD = DeviceFacts("cuda", "H200", AMPERE), DeviceFacts("cuda", "V100", OLDER)
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.engine.runs import imagenet
 from tests.sweep.plans import tiny
+from tests.train.runs import imagenet
+from tread_lab.config import HeldoutSpec, RunSpec, UserError
 from tread_lab.cost.sampling import pass_flops
 from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import STEP_SECONDS
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
-from tread_lab.specs import HeldoutSpec, RunSpec, UserError
+from tread_lab.records.run_state import RunState
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.forecast import (
     ASSUMED,

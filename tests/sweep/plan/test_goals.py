@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.sweep.plans import plan_of, tiny
-from tread_lab.specs import UserError, decode
-from tread_lab.specs.cell import Trial
-from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
-from tread_lab.specs.sweep import SearchSpec, SweepSpec
+from tread_lab.config import UserError, decode
+from tread_lab.config.cell import Trial
+from tread_lab.config.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
+from tread_lab.config.sweep import SearchSpec, SweepSpec
 from tread_lab.sweep.plan.goals import objectives_of
 
 AT_END = HeldoutSpec(images=8, levels=2)

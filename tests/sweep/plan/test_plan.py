@@ -11,13 +11,13 @@ import pytest
 from tests.pretender import ended_run
 from tests.sweep.plans import DEEP, plan_of, tiny
 from tests.sweep.search.test_sampler import planned as searched
+from tread_lab.config import decode, encode
 from tread_lab.config.load import load_sweep, shipped_folder
+from tread_lab.config.sweep import Experiment, StopEarlySpec, SweepSpec
 from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Judgement, Suggestion
-from tread_lab.specs import decode, encode
-from tread_lab.specs.sweep import Experiment, StopEarlySpec, SweepSpec
 from tread_lab.sweep.match import steps_off
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.plan import (

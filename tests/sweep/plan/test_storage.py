@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.sweep.plans import HELDOUT, plan_of, tiny
+from tread_lab.config import UserError
+from tread_lab.config.cell import ExcludedCells
 from tread_lab.records.lab import Lab
-from tread_lab.specs import UserError
-from tread_lab.specs.cell import ExcludedCells
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import load_plan, store_plan
 

@@ -12,11 +12,11 @@ import pytest
 
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of, tiny
-from tread_lab.frames import trials_frame
+from tread_lab.config import UserError
+from tread_lab.config.sweep import SearchSpec, StopEarlySpec
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Judgement
-from tread_lab.specs import UserError
-from tread_lab.specs.sweep import SearchSpec, StopEarlySpec
+from tread_lab.results import trials_frame
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import check_edit, load_plan, store_plan
 from tread_lab.sweep.search import sampler

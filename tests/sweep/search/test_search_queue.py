@@ -10,10 +10,10 @@ import pytest
 from tests.pretender import Pretender, ended_run
 from tests.sweep.plans import plan_of, tiny
 from tests.sweep.search.test_sampler import planned
+from tread_lab.config.sweep import StopEarlySpec
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Judgement, Suggestion
-from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.search import search_queue
 from tread_lab.sweep.search.sampler import Observation

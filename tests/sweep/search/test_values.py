@@ -11,10 +11,10 @@ import pytest
 
 from tests.pretender import ended_run
 from tests.sweep.plans import tiny
+from tread_lab.config import RunSpec, UserError, signature
+from tread_lab.config.cell import Trial
+from tread_lab.config.evaluation import HeldoutSpec, at_steps
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, UserError, signature
-from tread_lab.specs.cell import Trial
-from tread_lab.specs.evaluation import HeldoutSpec, at_steps
 from tread_lab.sweep.search import values
 from tread_lab.sweep.search.values import cell_values
 

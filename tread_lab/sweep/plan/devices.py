@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tread_lab.config.errors import UserError
 from tread_lab.hardware import CPU, gpus, processor
-from tread_lab.specs.errors import UserError
 
 
 @dataclass(frozen=True)

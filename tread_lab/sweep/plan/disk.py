@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 
+from tread_lab.config.data import DataSpec
+from tread_lab.config.evaluation import SamplesSpec
+from tread_lab.config.units import amount
 from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.specs.data import DataSpec
-from tread_lab.specs.evaluation import SamplesSpec
-from tread_lab.specs.units import amount
 from tread_lab.sweep.task import Task
 
 

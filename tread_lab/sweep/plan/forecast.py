@@ -7,21 +7,21 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tread_lab.config.errors import UserError
+from tread_lab.config.run import RunSpec
+from tread_lab.config.units import counted
 from tread_lab.cost.sampling import pass_flops
 from tread_lab.cost.training import cost
-from tread_lab.engine.system import systems_of
 from tread_lab.hardware import PEAK_FLOPS, SLOWER, of_gpu
 from tread_lab.records.checksums import digest
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import STEP_SECONDS
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.units import counted
+from tread_lab.records.run_state import RunState
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.task import Task, kept_share
+from tread_lab.train.joining import systems_of
 
 ASSUMED = 0.3  # of the dense peak, where the lab has no run of this kind on this device
 OF_BF16 = {"bf16": 1.0, "fp16": 1.0, "tf32": 0.5}  # peak of a precision over that of bf16

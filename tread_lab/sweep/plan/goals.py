@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from tread_lab.config.cell import Trial
+from tread_lab.config.errors import UserError, lookup, suggest
+from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.config.evaluation_text import count_label
+from tread_lab.config.metrics import extractor_for
+from tread_lab.config.run import RunSpec
+from tread_lab.config.signature import settings_signature
+from tread_lab.config.sweep import SearchSpec, SweepSpec
 from tread_lab.records import metric_names
-from tread_lab.specs.cell import Trial
-from tread_lab.specs.errors import UserError, lookup, suggest
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.specs.evaluation_text import count_label
-from tread_lab.specs.metrics import extractor_for
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import settings_signature
-from tread_lab.specs.sweep import SearchSpec, SweepSpec
 
 _COSTS = (
     metric_names.TRAIN_FLOPS,
@@ -79,7 +79,7 @@ def _gaps_rank(trials: Sequence[Trial[RunSpec]]) -> bool:
     kinds = {settings_signature(baseline.spec) for baseline in baselines}
     if len(kinds) < 2:
         return bool(kinds)
-    from tread_lab.frames.ranking import scales_loss  # pandas
+    from tread_lab.results.ranking import scales_loss  # pandas
 
     axes = {axis for trial in trials for axis in trial.cell}
     values = {axis: [trial.cell.get(axis) for trial in trials if trial.cell] for axis in axes}

@@ -9,17 +9,17 @@ from itertools import chain
 from random import Random
 from typing import Any, TypeVar
 
+from tread_lab.config.cell import Cell, Tree, Trial
+from tread_lab.config.decode import decode, encode
+from tread_lab.config.evaluation import EvaluationSpec
+from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.run import RunSpec
+from tread_lab.config.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.config.treatments import check_treatments, ema_notices
 from tread_lab.cost.training import cost
 from tread_lab.records.checksums import digest
 from tread_lab.records.lab import Lab, with_parents
-from tread_lab.records.plan import PlanOf
-from tread_lab.specs.cell import Cell, Tree, Trial
-from tread_lab.specs.decode import decode, encode
-from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
-from tread_lab.specs.treatments import check_treatments, ema_notices
+from tread_lab.records.stored_plan import PlanOf
 from tread_lab.sweep.expand import Completion, Expansion, expand
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_bytes

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from tread_lab.config.cell import SharedParts, Spec, Trial
+from tread_lab.config.errors import UserError
+from tread_lab.config.run import RunSpec
 from tread_lab.cost.training import cost
 from tread_lab.records.durable import write_text
-from tread_lab.records.plan import PlanOf
+from tread_lab.records.stored_plan import PlanOf
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.cell import SharedParts, Spec, Trial
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.plan.plan import Plan
 
 

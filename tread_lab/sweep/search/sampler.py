@@ -14,9 +14,9 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState, create_trial
 
+from tread_lab.config.errors import lookup
+from tread_lab.config.sweep import SearchSpec
 from tread_lab.records.metric_names import lower_is_better
-from tread_lab.specs.errors import lookup
-from tread_lab.specs.sweep import SearchSpec
 from tread_lab.sweep.search.space import Space
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tread_lab.config.cell import Spec, Trial
+from tread_lab.config.labels import place_label
+from tread_lab.config.run import RunSpec
+from tread_lab.config.units import counted
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
+from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Suggestion
-from tread_lab.specs.cell import Spec, Trial
-from tread_lab.specs.labels import place_label
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.search.sampler import Observation, propose

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tread_lab.compare.gaps import run_gaps
+from tread_lab.config.cell import Trial
+from tread_lab.config.errors import UserError, suggest
+from tread_lab.config.evaluation import EvaluationSpec
+from tread_lab.config.run import RunSpec
+from tread_lab.config.signature import signature
 from tread_lab.records.lab import Lab
-from tread_lab.specs.cell import Trial
-from tread_lab.specs.errors import UserError, suggest
-from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
+from tread_lab.results.gaps import run_gaps
 
 
 def cell_values(

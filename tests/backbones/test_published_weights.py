@@ -1,0 +1,298 @@
+"""A checkpoint with the names and shapes of DiT's public code loads strictly, in every wrapping."""
+
+from __future__ import annotations
+
+import math
+import re
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.backbones.published_dit import (
+    State,
+    loaded,
+    published_shapes,
+    sit_forward,
+    sit_state,
+)
+from tread_lab.backbones.dit import DiT
+from tread_lab.backbones.parts import (
+    Attention,
+    SwiGLU,
+    block_positions,
+    rotate,
+    sincos_positions,
+    turned,
+)
+from tread_lab.backbones.published_weights import from_sit, read_tensors
+from tread_lab.config import ModelSpec, RunSpec, UserError, decode, encode
+from tread_lab.config.load import load_experiment
+from tread_lab.cost.training import cost
+
+DEPTH, D, PATCH, SIDE, C, CLASSES = 3, 48, 2, 4, 4, 7
+LAST = ("final_layer.linear.weight", "final_layer.linear.bias")
+MODEL = decode(ModelSpec, f"DiT-{DEPTH}x{D}x4/{PATCH}")
+
+
+@pytest.fixture
+def state() -> State:
+    generator = torch.Generator().manual_seed(0)
+    shapes = published_shapes(DEPTH, D, PATCH, SIDE * SIDE, C, CLASSES)
+    return {n: 0.1 * torch.randn(shape, generator=generator) for n, shape in shapes.items()}
+
+
+def network_of(model: ModelSpec) -> DiT:
+    """A network of the sizes of `state`; the variance of its output is learned."""
+    return DiT(model, channels=C, size=SIDE * PATCH, classes=CLASSES, out_channels=2 * C)
+
+
+def same(network: torch.nn.Module, state: State) -> bool:
+    loaded = network.state_dict()
+    return loaded.keys() == state.keys() and all(
+        torch.equal(loaded[n], t) for n, t in state.items()
+    )
+
+
+def prefixed(state: State, prefix: str) -> State:
+    return {prefix + name: tensor for name, tensor in state.items()}
+
+
+BESIDE = {"opt": {"lr": 1e-4}, "args": Namespace(model="DiT-XL/2", ckpt=None)}  # DiT's train.py
+WRAPPED: dict[str, Callable[[State], dict[str, Any]]] = {
+    "bare": lambda s: s,
+    "averaged": lambda s: {"ema": s, **BESIDE},
+    "averaged and raw": lambda s: {"model": {n: t + 1 for n, t in s.items()}, "ema": s},
+    "of several devices": lambda s: {"model": prefixed(s, "module."), **BESIDE},
+    "compiled on each": lambda s: {"state_dict": prefixed(s, "module._orig_mod."), **BESIDE},
+    "compiled around all": lambda s: {"ema": prefixed(s, "_orig_mod.module."), **BESIDE},
+    "TREAD's": lambda s: {"ema_state_dict": prefixed(s, "model."), **BESIDE},
+    "blocks compiled one by one": lambda s: {
+        re.sub(r"^(blocks\.\d+\.)", r"\1_orig_mod.", n): t for n, t in s.items()
+    },
+}
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED.values(), ids=WRAPPED)
+def test_training_checkpoints_load_strictly_in_every_wrapping(
+    wrapped: Callable[[State], dict[str, Any]], state: State, tmp_path: Path
+) -> None:
+    torch.save(wrapped(state), tmp_path / "DiT.pt")
+    network = loaded(tmp_path / "DiT.pt", network_of(MODEL))
+    assert same(network, state) and not network.pos_embed.requires_grad
+
+
+def test_code_in_a_checkpoint_is_never_run_and_a_remedy_is_named(
+    state: State, tmp_path: Path
+) -> None:
+    torch.save({"ema": state, "args": SimpleNamespace(a=1)}, tmp_path / "DiT.pt")
+    with pytest.raises(UserError, match=r"not loaded for safety; if you trust it, torch\.save\("):
+        read_tensors(tmp_path / "DiT.pt")
+
+
+def test_wrapped_names_and_safetensors_load(state: State, tmp_path: Path) -> None:
+    save_file({f"module.{n}": t for n, t in state.items()}, tmp_path / "DiT.safetensors")
+    assert same(loaded(tmp_path / "DiT.safetensors", network_of(MODEL)), state)
+
+
+def test_a_lightning_checkpoint_loads(state: State, tmp_path: Path) -> None:
+    """RMSNorm and SwiGLU by their public names, no norm of queries and keys, as in all published
+    configurations; rotary tables are computed."""
+    h = int(2 / 3 * 4 * D)
+    for l in range(DEPTH):
+        for part in ("fc1", "fc2"):
+            del state[f"blocks.{l}.mlp.{part}.weight"], state[f"blocks.{l}.mlp.{part}.bias"]
+        state |= {
+            f"blocks.{l}.norm1.weight": torch.ones(D),
+            f"blocks.{l}.norm2.weight": torch.ones(D),
+            f"blocks.{l}.mlp.w12.weight": torch.ones(2 * h, D),
+            f"blocks.{l}.mlp.w12.bias": torch.ones(2 * h),
+            f"blocks.{l}.mlp.w3.weight": torch.ones(D, h),
+            f"blocks.{l}.mlp.w3.bias": torch.ones(D),
+        }
+    state["final_layer.norm_final.weight"] = torch.ones(D)
+    stored = {**state, "feat_rope.freqs_cos": torch.ones(SIDE * SIDE, D // 4)}
+    torch.save({"ema": stored}, tmp_path / "Lightning.pt")
+    model = decode(ModelSpec, f"LightningDiT-{DEPTH}x{D}x4/{PATCH}")
+    assert same(loaded(tmp_path / "Lightning.pt", network_of(model)), state)
+
+
+def test_lightning_xl_has_the_parameters_of_the_published_network() -> None:
+    """Counted in hustvl/LightningDiT, 256 tokens of 32 channels; trained without positions."""
+    model = decode(ModelSpec, "LightningDiT-XL/1")
+    with torch.device("meta"):
+        network = DiT(model, channels=32, size=16, classes=1000)
+    assert sum(p.numel() for p in network.parameters()) == 675_256_736
+    assert sum(p.numel() for p in network.parameters() if p.requires_grad) == 674_961_824
+
+
+def test_the_lightning_experiment_is_the_published_configuration() -> None:
+    experiment = load_experiment("lightning_xl1_imagenet256", ["data.path=/latents"])
+    run = decode(RunSpec, experiment.run)
+    assert (run.tokens, run.data.channels, run.model.name) == (256, 32, "LightningDiT-XL/1")
+    assert encode(run.process) == {"kind": "flow", "time": "logit_normal", "direction": 1.0}
+    recipe = run.train
+    assert (recipe.steps, recipe.batch, recipe.lr, recipe.betas) == (
+        80_000,
+        1024,
+        2e-4,
+        (0.9, 0.95),
+    )
+    assert (recipe.ema.decay, recipe.weight_decay, recipe.clip) == (0.9999, 0.0, None)
+    assert cost(run).train_flops == pytest.approx(5.83e19, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda s: s.pop("blocks.1.attn.qkv.bias"), "blocks.1.attn.qkv.bias"),
+        (lambda s: s.update(extra=torch.ones(1)), "extra"),
+        (
+            lambda s: s.update({"t_embedder.mlp.0.bias": torch.ones(3)}),
+            "bias is 3, and the network's is 48",
+        ),
+        (
+            lambda s: s.update({name: s[name][: PATCH * PATCH * C] for name in LAST}),
+            "is 16, and the network's is 32; it predicts no variance, say process: {kind: ddpm,",
+        ),
+    ],
+)
+def test_anything_else_is_refused_in_one_line(
+    state: State, tmp_path: Path, break_it: Any, message: str
+) -> None:
+    break_it(state)
+    torch.save(state, tmp_path / "DiT.pt")
+    with pytest.raises(UserError) as error:
+        loaded(tmp_path / "DiT.pt", network_of(MODEL))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_files_of_other_tools_are_named(state: State, tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    with pytest.raises(UserError, match="is a pointer of Git LFS; `git lfs pull` fetches"):
+        read_tensors(path)
+    save_file({"w": torch.ones(99)}, path)
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(UserError, match="it is no whole file of safetensors; copy it again"):
+        read_tensors(path)
+    (tmp_path / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(UserError, match="is an index of several files"):
+        read_tensors(tmp_path / "model.safetensors.index.json")
+    torch.save({"state_dict": prefixed(state, "net.")}, tmp_path / "net.pt")
+    with pytest.raises(UserError, match="all its tensors are below 'net'; save them without"):
+        loaded(tmp_path / "net.pt", network_of(MODEL))
+
+
+def test_files_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.pt").write_text("hello")
+    (tmp_path / "text.safetensors").write_text("hello")
+    torch.save([1, 2], tmp_path / "list.pt")
+    itself: dict[str, Any] = {}
+    itself["ema"] = itself
+    torch.save(itself, tmp_path / "itself.pt")
+    for name in ("itself.pt", "absent.pt", "text.pt", "text.safetensors", "list.pt"):
+        with pytest.raises(UserError, match=name.split(".")[0]):
+            read_tensors(tmp_path / name)
+
+
+@pytest.mark.parametrize(("weights", "value"), [("ema", 1.0), ("model", 2.0)])
+def test_of_both_weights_in_a_file_the_named_ones_are_read(
+    weights: str, value: float, tmp_path: Path
+) -> None:
+    both = {"ema": {"w": torch.ones(1)}, "model": {"w": torch.full((1,), 2.0)}}
+    torch.save(both, tmp_path / "both.pt")
+    assert read_tensors(tmp_path / "both.pt", weights)["w"].item() == value
+
+
+def test_our_positions_are_the_published_ones() -> None:
+    """Columns first, sines before cosines: a stored table equals the one we compute."""
+    table = sincos_positions(SIDE, D)
+    token, column, row = 2 * SIDE + 3, 3, 2
+    rate = 10_000 ** (-torch.arange(D // 4, dtype=torch.float64) / (D / 4))
+    expected = torch.cat(
+        [f(place * rate) for place in (column, row) for f in (torch.sin, torch.cos)]
+    )
+    torch.testing.assert_close(table[token], expected.float())
+
+
+def test_rotary_attention_is_that_of_lightningdit() -> None:
+    """Pairs of a head's features turn by row, then by column; any tokens may be left out."""
+    side, heads, head = 3, 2, 8
+    torch.manual_seed(0)
+    attention = Attention(heads * head, heads)
+    tokens = torch.tensor([1, 5, 6, 8])
+    model = ModelSpec(depth=1, width=heads * head, heads=heads, patch=1, rope=True)
+    positions_1NP = block_positions(model, side)
+    assert positions_1NP is not None
+    x_ND = torch.randn(len(tokens), heads * head)
+    with torch.no_grad():
+        found = attention(x_ND[None], positions_1NP[:, tokens])[0]
+        q, k, v = attention.qkv(x_ND).double().view(len(tokens), 3, heads, head).unbind(1)
+        rate = 10_000 ** (-torch.arange(head // 4, dtype=torch.float64) / (head // 4))
+        angles = [torch.cat([n // side * rate, n % side * rate]) for n in tokens]
+        turn = torch.exp(1j * torch.stack(angles))[:, None]
+        q, k = (torch.view_as_complex(z.unflatten(2, (-1, 2))) * turn for z in (q, k))
+        scores_HNN = torch.einsum("nhf,mhf->hnm", q, k.conj()).real / head**0.5
+        out_NHd = torch.einsum("hnm,mhd->nhd", scores_HNN.softmax(2), v)
+        expected = attention.proj(out_NHd.flatten(1).float())
+    torch.testing.assert_close(found, expected)
+    x_BHND = torch.randn(2, heads, side**2, head)
+    compiled_BHND = turned(x_BHND, positions_1NP[:, None])  # what a compiler is given
+    torch.testing.assert_close(compiled_BHND, rotate(x_BHND, positions_1NP))
+
+
+def test_swiglu_gates_by_the_first_half_of_its_map() -> None:
+    """w3 (SiLU(w1 x) * w2 x), as LightningDiT stores it: SiLU(1) = 1 / (1 + 1/e)."""
+    mlp = SwiGLU(1, 1)
+    mlp.load_state_dict(
+        {
+            "w12.weight": torch.tensor([[1.0], [10.0]]),
+            "w12.bias": torch.zeros(2),
+            "w3.weight": torch.tensor([[3.0]]),
+            "w3.bias": torch.tensor([0.5]),
+        }
+    )
+    assert mlp(torch.ones(1, 1, 1)).item() == pytest.approx(30 / (1 + math.exp(-1)) + 0.5)
+
+
+@pytest.fixture
+def sit() -> State:
+    return sit_state(DEPTH, D, PATCH, SIDE, C, CLASSES)
+
+
+def test_turned_weights_predict_minus_the_velocity_at_the_other_end(sit: State) -> None:
+    ours = DiT(MODEL, channels=C, size=SIDE * PATCH, classes=CLASSES)
+    ours.load_state_dict(from_sit(sit))
+    torch.manual_seed(0)
+    x, y = torch.randn(4, C, SIDE * PATCH, SIDE * PATCH), torch.tensor([0, 3, 6, CLASSES])
+    t = torch.tensor([0.0, 0.3, 0.9, 1.0])
+    with torch.no_grad():
+        found = ours(x, t, y)
+    expected = -sit_forward(sit, 4, x, 1 - t, y)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_without_the_second_half_turns_alike(sit: State) -> None:
+    """A LightningDiT has none."""
+    half = dict(sit)
+    for part in ("weight", "bias"):
+        rows = sit[f"final_layer.linear.{part}"]
+        half[f"final_layer.linear.{part}"] = torch.cat(
+            [rows[2 * C * k : 2 * C * k + C] for k in range(PATCH**2)]
+        )
+    found, expected = from_sit(half), from_sit(sit)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_what_is_no_sit_is_refused(sit: State) -> None:
+    with pytest.raises(UserError, match=r"final_layer.linear.bias has 5 rows, and a SiT's has 32"):
+        from_sit({**sit, "final_layer.linear.bias": torch.zeros(5)})
+    with pytest.raises(UserError, match=r"t_embedder\.mlp\.0\.weight is missing"):
+        from_sit({n: x for n, x in sit.items() if not n.startswith("t_embedder")})

@@ -1,0 +1,95 @@
+"""Progress of runs and of long work: what counts as done, and the time left."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+import torch
+
+from tests.pretender import Pretender
+from tests.sweep.plans import tiny
+from tread_lab.cli.main import progress
+from tread_lab.cli.progress import Bars, TasksDone, tasks_progress
+from tread_lab.config import decode
+from tread_lab.config.evaluation import HeldoutSpec
+from tread_lab.cost.training import cost
+from tread_lab.records.lab import Lab
+from tread_lab.sweep.plan.forecast import evaluation_flops_left, task_flops
+from tread_lab.sweep.run_task import Report, run_task
+from tread_lab.sweep.task import Task
+
+HELDOUT = decode(HeldoutSpec, {"images": 32, "levels": 4})
+
+
+def report(task: Task, phase: str, step: int, measured: float = 0.0) -> Report:
+    return Report(task.run, phase, step, task.spec.train.steps, 0.5, measured=measured)
+
+
+def share(bars: Bars) -> float:
+    return bars.tasks[0].percentage / 100
+
+
+def test_training_and_measuring_count_by_their_flops(lab: Lab) -> None:
+    task, bars = Task(tiny(steps=6), (HELDOUT,)), Bars()
+    trained = cost(task.spec).train_flops / task_flops(task)
+    work = TasksDone(bars, [task], lab)
+    assert share(bars) == 0 and work.counts() == "0/1 ended"
+    for phase, step, measured, done in (
+        ("train", 3, 0.0, trained / 2),
+        ("train", 6, 0.0, trained),
+        ("evaluate", 6, 0.25, trained + (1 - trained) / 4),
+        ("completed", 6, 0.0, 1.0),
+    ):
+        work.record(report(task, phase, step, measured))
+        assert share(bars) == pytest.approx(done)
+    assert work.counts() == "1/1 ended: 1 completed"
+
+
+def test_earlier_sessions_count_as_done(lab: Lab) -> None:
+    measured, fresh, bars = Task(tiny(steps=6), (HELDOUT,)), Task(tiny(steps=6, seed=1)), Bars()
+    Pretender(lab).run([measured])
+    half = Task(measured.spec, (HELDOUT, decode(HeldoutSpec, {"images": 48, "levels": 4})))
+    work = TasksDone(bars, [half, fresh], lab)
+    work.record(report(fresh, "completed", 6))
+    total = task_flops(half) + task_flops(fresh)
+    assert share(bars) == pytest.approx(1 - evaluation_flops_left(lab, half) / total)
+
+
+def test_resumed_run_counts_from_its_checkpoint(lab: Lab) -> None:
+    task, bars = Task(tiny(steps=20)), Bars()
+    with closing(run_task(lab, task, torch.device("cpu"))) as steps:  # type: ignore[type-var]
+        while next(steps).step < 15:
+            pass
+    work = TasksDone(bars, [task], lab)
+    work.record(report(task, "train", 11))
+    assert share(bars) == pytest.approx(11 / 20)
+
+
+def test_runs_of_a_search_replace_the_foreseen(lab: Lab) -> None:
+    foreseen, found = Task(tiny(steps=1000)), Task(tiny(steps=1000, seed=1))
+    bars = Bars()
+    work = TasksDone(bars, [foreseen], lab, [found])
+    work.record(report(found, "train", 500))
+    assert share(bars) == pytest.approx(0.5)
+    work.record(report(found, "completed", 1000))
+    assert share(bars) == 1 and work.counts() == "1/1 ended: 1 completed"
+
+
+def test_log_has_lines_and_pages_the_time_left(
+    lab: Lab, clock: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress.notices, "get_time", lambda: clock.now)
+    task, page = Task(tiny(steps=10)), lab.root / "time_left"
+    lab.root.mkdir(exist_ok=True)
+    with tasks_progress([task], lab, labels={task.run: "first"}, page=page) as watch:
+        for step in range(1, 5):
+            clock.now += 15
+            watch(report(task, "train", step))
+        assert page.read_text() == "2 min"
+        watch(report(task, "failed", 4))
+    assert not page.exists()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "20%, 0/1 ended, 2 min left"
+    assert lines[-1] == "first: failed, loss 0.5000 (1/1 ended: 1 failed)"

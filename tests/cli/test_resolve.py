@@ -1,0 +1,85 @@
+"""What options mean: `--route` and `--rate`, parents by signature, the device of each run."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from tread_lab.cli.main import resolve
+from tread_lab.cli.resolve import (
+    check_device,
+    resources_of,
+    run_spec,
+)
+from tread_lab.config import UserError
+from tread_lab.config.load import load_experiment
+from tread_lab.config.sweep import Experiment
+
+
+@pytest.mark.parametrize(
+    ("routes", "rate", "found"),
+    [
+        (None, None, [(2, 8, 0.5)]),
+        (None, 0.25, [(2, 8, 0.25)]),
+        (["1->2", "5->6"], 0.75, [(1, 2, 0.75), (5, 6, 0.75)]),
+    ],
+)
+def test_routes_and_their_rates_are_replaced(
+    routes: list[str] | None, rate: float | None, found: list[tuple[int, int, float]]
+) -> None:
+    experiment = load_experiment("tiny", ["routes=['2->8']"])
+    spec = run_spec(experiment, routes, rate)
+    assert [(r.start, r.end, r.rate) for r in spec.routes] == found
+
+
+def test_a_rate_of_no_route_is_refused_and_a_dense_run_needs_none() -> None:
+    dense = load_experiment("tiny", ["routes=[]"])
+    assert run_spec(dense, None, None).routes == () == run_spec(dense, [], None).routes
+    with pytest.raises(UserError, match=r"^--rate: there is no route; add --route"):
+        run_spec(dense, None, 0.5)
+    for rate in (-0.5, 1.0, float("nan")):
+        with pytest.raises(UserError, match=rf"^--rate: must be in \[0, 1\), got {rate:g}\."):
+            run_spec(dense, None, rate)
+
+
+def test_a_rate_is_of_the_stage_before_a_finetune_and_the_finetune_stays() -> None:
+    then: Any = {"routes": [], "train": {"steps": 10, "warmup": 0}}
+    loaded = load_experiment("tiny", ["routes=['2->8']"])
+    staged = Experiment(name="tiny", run={**loaded.run, "then": then})
+    spec = run_spec(staged, None, 0.25)
+    assert spec.routes == () and spec.train.steps == 10
+    assert [route.rate for route in spec.ancestors[0].routes] == [0.25]
+
+
+def test_cpu_hides_gpus_and_ray_chooses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    check_device("cuda:1")
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+    check_device("cpu", ray=True)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    with pytest.raises(UserError, match=r"^--device: .* CUDA_VISIBLE_DEVICES=1 with --device cuda"):
+        check_device("cuda:1", ray=True)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "device", "here", "expected"),
+    [
+        (0.5, "cuda", True, 0.5),
+        (None, "cuda:1", False, 1.0),
+        (None, "cpu", True, 0.0),
+        (None, None, True, 1.0),
+        (None, None, False, 0.0),
+    ],
+)
+def test_a_run_has_a_gpu_where_there_is_any(
+    gpus: float | None,
+    device: str | None,
+    here: bool,
+    expected: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resolve, "visible_gpus", lambda: [None] * here)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert resources_of(device, 1, gpus, None, 1, ray=False).gpus == expected

@@ -1,0 +1,282 @@
+"""The sweep command: what it refuses, says, draws, reopens and leaves to another session."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.pretender import Pretender, ended_run
+from tread_lab.analysis.figures import catalogue
+from tread_lab.cli.main import drive, main
+from tread_lab.config import UserError
+from tread_lab.config.errors import Unavailable
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_state import RunState
+from tread_lab.records.sweep_folder import Judgement
+from tread_lab.sweep.planned_sweep import load_sweep
+from tread_lab.sweep.runner import InlineRunner, Interrupted
+
+OPTIONS = ["--root", "lab", "--executor", "inline", "--device", "cpu", "--tracker=none"]
+COMMAND = ["sweep", "s.yaml", "evaluate=[]", *OPTIONS]
+BOTH = "axes.route=['2->8','2->7']"
+RANDOM = "search={sampler: random, trials: 1, objectives: [cost/train_flops]}"
+
+
+@pytest.fixture(autouse=True)
+def _written(in_folder: Path) -> None:
+    """A sweep of one route and its baseline."""
+    Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": {"route": ["2->8"]}}))
+
+
+def ended(*overrides: str, state: RunState) -> Lab:
+    """A lab in which every run of the sweep has ended."""
+    planned = load_sweep("s.yaml", "evaluate=[]", *overrides, path="lab")
+    for trial in planned.plan.trials:
+        kind = "exception" if state is RunState.FAILED else ""
+        ended_run(planned.lab, trial.spec, state, step=1, kind=kind)
+    return planned.lab
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The sweeps whose figures were drawn, in order; an empty folder stands for figures."""
+    names: list[str] = []
+
+    def write_figures(lab: Lab, name: str) -> list[Path]:
+        lab.sweep(name).figures.mkdir(exist_ok=True)
+        lab.sweep(name).drawn_path.touch()
+        names.append(name)
+        return []
+
+    monkeypatch.setattr("tread_lab.analysis.figures.catalogue.write_figures", write_figures)
+    return names
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch, drawn: list[str]) -> Any:
+    """No step is trained: results are made up, or `error` is raised; `done` are specs."""
+    made = SimpleNamespace(done=[], error=None, beside=lambda lab: None)
+
+    def run(executor: object, lab: Lab, queue: Any, watch: object) -> None:
+        if made.error is not None:
+            raise made.error
+        pretender = Pretender(lab)
+        pretender.run(queue)
+        made.beside(lab)
+        made.done += [task.spec for task in pretender.done]
+
+    monkeypatch.setattr(InlineRunner, "run", run)
+    return made
+
+
+def test_figures_are_drawn_again_after_runs_that_were_open(
+    drawn: list[str], pretended: Any
+) -> None:
+    lab = ended(state=RunState.DIVERGED)
+    assert main(COMMAND) == 0
+    (run, *_) = load_sweep("s.yaml", "evaluate=[]", path="lab").plan.tasks
+    lab.run(run.run).reopen()
+    assert main(COMMAND) == 0
+    assert drawn == ["s", "s"] and len(pretended.done) == 1
+    lab.run(run.run).reopen()
+    pretended.error = Interrupted()  # or killed, after the run has ended and before it is drawn
+    assert main(COMMAND) == 130
+    lab.run(run.run).finish(RunState.DIVERGED, step=1)
+    assert main(COMMAND) == main(COMMAND) == 0 and drawn == ["s", "s", "s"]
+    lab.run(run.run).reopen()
+    pretended.error = None
+    pretended.beside = lambda lab: lab.sweep("s").drawn_path.touch()  # `tread-lab figures`
+    assert main(COMMAND) == 0 and drawn == ["s"] * 4
+
+
+def test_figures_that_were_half_drawn_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = ended(state=RunState.COMPLETED)
+    names = list[str]()
+
+    def interrupted(figure: object, folder: Path, name: str) -> list[Path]:
+        folder.mkdir(exist_ok=True)
+        names.append(name)
+        raise KeyboardInterrupt
+
+    def saved(figure: object, folder: Path, name: str) -> list[Path]:
+        names.append(name)
+        return []
+
+    one = [("", SimpleNamespace(figure=None, name="a"))]
+    monkeypatch.setattr(catalogue, "all_figures", lambda records: one)
+    for ended_by, drawing in ((130, interrupted), (0, saved)):
+        monkeypatch.setattr(catalogue, "save", drawing)
+        assert main(COMMAND) == ended_by
+        assert lab.sweep("s").drawn is (ended_by == 0)
+    assert names == ["a", "a"] and main(COMMAND) == 0 and names == ["a", "a"]
+
+
+def test_edited_sweep_draws_again(drawn: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    ended(BOTH, state=RunState.DIVERGED)
+    for more, draws in (([], 1), ([], 1), ([BOTH, "--plan", "--json"], 1), ([BOTH], 2)):
+        assert main([*COMMAND, *more]) == 0 and len(drawn) == draws
+    capsys.readouterr()
+
+
+def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(
+    pretended: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = ended(state=RunState.FAILED)
+    first, second = (trial.run for trial in load_sweep("s.yaml", path="lab").plan.trials)
+    named = "running 2 failed runs again"
+    for words, said, state in (
+        (["--plan", "--retry-failed"], named, RunState.FAILED),
+        (["--retry-failed"], named, RunState.COMPLETED),
+    ):
+        assert main([*COMMAND, *words]) == (state is RunState.FAILED and "--plan" not in words)
+        out, err = (" ".join(text.split()) for text in capsys.readouterr())
+        assert said in err and ("; 2 runs open, 1 at once" in out) == ("--plan" in words)
+        assert {lab.run(run).state() for run in (first, second)} == {state}
+
+
+def test_a_plan_has_retried_runs_in_their_order_and_a_search_those_that_it_has_begun(
+    pretended: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended(state=RunState.FAILED)
+    plan = [*COMMAND, BOTH, "--retry-failed", "--plan"]
+    assert main([*plan, "hours=1"]) == 0
+    assert "hours: 1 h (0 h spent)" in " ".join(capsys.readouterr().out.split())
+    assert main([*plan, RANDOM]) == 0
+    assert "running 1 failed run again" in capsys.readouterr().err, "the baseline"
+
+
+def test_a_plan_says_disk_and_writes_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["sweep", "s.yaml", "--root", "lab", "--device", "cpu"]
+    assert main([*command, "--plan"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert any(line.startswith("disk: at most ") for line in lines)
+    shown = [main([*command, "--plan", "--json"]) or capsys.readouterr().out for _ in range(2)]
+    assert shown[0] == shown[1] and json.loads(shown[0])["counts"]["runs"] == 2
+    assert not Path("lab").exists()
+
+
+def test_what_no_cell_of_a_search_can_have_is_refused_in_its_plan(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of none of its cells is it certain that it will run."""
+    monkeypatch.setattr("tread_lab.sweep.plan.devices.CPU", ("fp32",))
+    command = [word for word in COMMAND if word != "evaluate=[]"]
+    searched = [*command, "--plan", RANDOM, "baseline=null"]
+    for words, said in (
+        (["axes.precision=[fp32,bf16]"], "has no bf16; choose one of fp32"),
+        (
+            ["axes.train.lr=[0.1,0.2]", "stop_early={grace: 99999}"],
+            "stop_early.grace: must be at most",
+        ),
+    ):
+        assert main([*searched, *words]) == 2 and said in capsys.readouterr().err
+
+
+def test_sweep_continues_with_more_hours(
+    pretended: Any,
+    drawn: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    synced: list[Any] = []
+    monkeypatch.setattr(drive, "sync_if_possible", lambda lab, name: synced.append(name))
+    monkeypatch.setattr(
+        drive, "tracked", lambda lab, name, tracker: synced.append(tracker) or nullcontext()
+    )
+    followed = [word for word in COMMAND if word != "--tracker=none"]
+    assert main([*followed, BOTH, "hours=1e-9"]) == 0
+    assert not pretended.done and synced == ["mlflow", "s"]
+    said = "the hours of s are over: "
+    assert said in capsys.readouterr().err
+    assert main([*COMMAND, BOTH, "hours=2"]) == 0
+    assert len(pretended.done) == 3 and synced[2:] == ["none"] and drawn == ["s", "s"]
+    out, err = capsys.readouterr()
+    assert said not in err and "records: " in err and out.count("completed") == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "concluded", "line"),
+    [
+        (Interrupted(), 130, False,
+         "interrupted, checkpoints are saved; run the same command again to continue s"),
+        (UserError("no data"), 2, True, "tread-lab: no data"),
+        (Unavailable("disk full"), 3, False, "tread-lab: disk full"),
+    ],
+)  # fmt: skip
+def test_a_mistake_of_some_runs_is_raised_after_the_conclusion(
+    error: BaseException,
+    code: int,
+    concluded: bool,
+    line: str,
+    pretended: Any,
+    drawn: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pretended.error = error
+    Lab.at("lab").sweep("s").add_judgement(Judgement("run", 5, 0.5))
+    assert main(COMMAND) == code
+    assert capsys.readouterr().err.splitlines()[-1] == line and drawn == ["s"] * concluded
+    assert Lab.at("lab").sweep("s").stopped() == {}, "and an interrupted run is shown as that"
+
+
+def test_hours_that_are_over_are_no_interruption(
+    pretended: Any, drawn: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pretended.error = Interrupted()
+    assert main([*COMMAND, "hours=0.0000001"]) == 0
+    assert "interrupted" not in capsys.readouterr().err and drawn == ["s"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "longest_first"),
+    [({}, True), ({"sources": {"sweep": {"hours": 2}}}, True), ({"stop_early": "asha"}, False)],
+)
+def test_the_longest_run_is_first_where_the_order_decides_nothing_else(
+    setting: dict[str, Any], longest_first: bool
+) -> None:
+    axis = {"train.steps": [100, 300, 200]}
+    Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axis, "baseline": None}))
+    planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
+    plan = replace(planned.plan, **setting)
+    open_tasks = plan.open_tasks(planned.lab)
+    queue = drive._queue(planned.lab, plan, open_tasks)
+    tasks = [queue.next() for _ in range(3)]
+    steps = [task.spec.train.steps for task in tasks if task is not None]
+    assert steps == ([300, 200, 100] if longest_first else [100, 300, 200])
+
+
+@pytest.mark.parametrize("setting", [{}, {"sources": {"sweep": {"hours": 2}}}])
+def test_baselines_come_before_longer_runs(setting: dict[str, Any]) -> None:
+    """Until they have ended no run that has ended is compared with anything."""
+    axes = {"route": ["2->8"], "train.steps": [100, 300]}
+    Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axes, "seeds": [0, 1]}))
+    planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
+    plan = replace(planned.plan, **setting)
+    queue = drive._queue(planned.lab, plan, plan.open_tasks(planned.lab))
+    tasks = [task for _ in range(8) if (task := queue.next()) is not None]
+    assert [bool(task.spec.routes) for task in tasks] == [False] * 4 + [True] * 4
+
+
+def test_a_search_runs_though_the_runs_that_its_forecast_stands_on_have_ended(
+    pretended: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = {
+        **{"experiment": "tiny", "baseline": None, "evaluate": []},
+        "axes": {"route": {"start": "0..3", "end": "3..3"}},
+    }
+    search = {"search": {"sampler": "random", "trials": 2, "objectives": ["cost/train_flops"]}}
+    how = ["--executor", "inline", "--device", "cpu", "--tracker=none"]
+    for name, more in {"grid": {}, "searched": search}.items():
+        Path(f"{name}.yaml").write_text(json.dumps({**tree, **more}))
+        assert main(["sweep", f"{name}.yaml", *how]) == 0, capsys.readouterr().err
+    assert "no run is open" in capsys.readouterr().err
+    suggested = Lab.at("lab").sweep("searched").suggestions()
+    assert len(list(suggested)) == 2

@@ -1,0 +1,163 @@
+"""Guidance is written as methods are known, resolved to two branches, and signed by its effect."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.four_sweeps import same_as_stored
+from tread_lab.config import (
+    GuidanceSpec,
+    RunSpec,
+    SamplesSpec,
+    UserError,
+    decode,
+    encode,
+    signature,
+)
+from tread_lab.config.guidance import RateSpec, check_branches, check_guidance, routes_taken
+from tread_lab.config.run import InitSpec
+
+SG = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
+
+
+def guidance(tree: Any) -> GuidanceSpec:
+    return decode(GuidanceSpec, tree, "guidance")
+
+
+def run(*routes: str, **changes: Any) -> RunSpec:
+    model = {"depth": 12, "width": 8, "heads": 1}
+    return decode(RunSpec, {"model": model, "routes": list(routes), **changes})
+
+
+STRONG: tuple[dict[str, Any], ...] = (
+    *({}, {"rate": 0.5}, {"rate": "0->0.6"}, {"step": 5}, {"label": "none", "step": 3}),
+    {"path": "dropped"},
+)
+WEAK: tuple[dict[str, Any], ...] = (
+    *({}, {"rate": 0.9}, {"rate": "0.6->0", "step": 50}, {"rate": 0.9, "label": "none"}),
+    *({"step": 5}, {"step": 5, "label": "none"}),
+    *({"path": "dropped"}, {"path": "dropped", "label": "class"}),
+)
+
+
+def test_methods_by_what_the_weak_branch_lacks() -> None:
+    lines = list[str]()
+    for weight, strong, weak in [*itertools.product([1], STRONG, WEAK[:1]),
+                                 *itertools.product([1.3], STRONG, WEAK)]:  # fmt: skip
+        spec = guidance({"weight": weight, "strong": strong, "weak": weak})
+        assert guidance(encode(spec)) == spec
+        labels = [branch.label for branch in spec.branches]
+        lines.append(f"{weight} of {strong} and {weak}: {spec.method!r} {labels}")
+    assert guidance(2.0) == guidance({"weight": 2.0})
+    same_as_stored(Path(__file__).parent / "stored" / "methods.txt", "\n".join(lines) + "\n")
+
+
+def test_equal_sums_are_equal_specs_and_all_else_is_signed() -> None:
+    def signed(tree: Any) -> str:
+        return signature(decode(SamplesSpec, {"sampler": {"guidance": tree}}))
+
+    weak = {"weight": 1, "weak": {"rate": 0.9, "step": 5}, "channels": "first3"}
+    assert signed(1) == signed(weak) == signed({"interval": [0.1, 1]})
+    assert guidance({**weak, "strong": {"rate": 0.5}, "routes": ["2->8"]}).routes != ()
+    assert signed({"weight": 2, "routes": ["2->8"]}) == signed(2)
+    changes: list[dict[str, Any]] = [
+        {},
+        {"weight": 1.6},
+        {"strong": {"rate": 0.4}},
+        {"weak": {"rate": 0.8}},
+        {"weak": {"rate": 0.9, "label": "none"}},
+        {"weak": {"rate": 0.9, "step": 5}},
+        {"interval": [0.1, 1.0]},
+        {"channels": "first3"},
+        {"routes": ["2->8"]},
+    ]
+    assert len({signed({**SG, **change}) for change in changes}) == len(changes)
+
+
+def test_a_rate_over_sampling() -> None:
+    cosine = decode(RateSpec, "0.6->0")
+    assert [cosine.at(p) for p in (0, 0.5, 1)] == pytest.approx([0.6, 0.3, 0])
+    assert cosine.at(0.25) == pytest.approx(0.6 * (1 + 0.5**0.5) / 2)
+    inverse = decode(RateSpec, "0->0.6")
+    for p in (0.1, 0.4, 0.8):
+        assert cosine.at(p) + inverse.at(p) == pytest.approx(0.6)
+    assert decode(RateSpec, 0.5).at(0.3) == 0.5
+    assert [str(r) for r in (cosine, decode(RateSpec, 0.5))] == ["0.6->0", "0.5"]
+
+
+def test_a_rate_takes_the_runs_own_routes_or_those_given() -> None:
+    own, given = guidance(SG), guidance({**SG, "routes": ["1->B-2"]})
+    assert [str(r) for r in routes_taken(run("2->8"), own)] == ["2->8"]
+    assert [str(r) for r in routes_taken(run("2->8"), given)] == ["1->10"]
+    assert [str(r) for r in routes_taken(run(), given)] == ["1->10"]
+    assert routes_taken(run("2->8"), guidance(2)) == ()
+    with pytest.raises(UserError, match=r"trained without routes; say where to route"):
+        routes_taken(run(), own)
+
+
+def test_a_checkpoint_that_will_not_be_kept_is_refused_before_training() -> None:
+    for branch in ("strong", "weak"):
+        spec = guidance({"weight": 2, branch: {"step": 50}})
+        with pytest.raises(UserError, match=r"no checkpoint of step 50 is kept; .*tion.keep_steps"):
+            check_guidance(run(), spec)
+        check_guidance(run(execution={"keep_steps": [50]}), spec)
+        check_guidance(run(train={"steps": 50}), spec)
+        with pytest.raises(UserError, match=r"step 50 lies beyond the 49 steps of training$"):
+            check_guidance(run(train={"steps": 49}, execution={"keep_steps": [50]}), spec)
+
+
+def test_guidance_by_the_weights_that_are_measured_is_refused() -> None:
+    own, end = run(train={"steps": 50}), {"weight": 2, "weak": {"step": 50}}
+    for tree, step in ((end, None), ({"weight": 2, "weak": {"step": 20}}, 20)):
+        with pytest.raises(UserError, match=rf"step {step or 50} is that of both branches"):
+            check_branches(own, guidance(tree), step)
+    for tree, step in ((end, 20), ({**end, "weak": {"step": 50, "rate": 0.5}}, None), (2, None)):
+        check_branches(own, guidance(tree), step)
+
+
+def test_guidance_by_labels_that_no_step_of_a_family_saw_is_refused() -> None:
+    seen, never, bare = (run(train={"label_drop": drop}) for drop in (0.1, 0, 1))
+    null = {"strong": {"label": "none"}}
+    of_file = InitSpec(file="DiT.pt", digest="0")
+    for start in (InitSpec(run=seen), of_file):
+        for own, tree in ((never, 2), (bare, 1)):
+            check_branches(replace(own, init_from=start), guidance(tree), None)
+    for own, tree in ((seen, 2), (never, 1), (bare, null)):
+        check_branches(own, guidance(tree), None)
+    child = replace(never, init_from=InitSpec(run=never))
+    for own, tree, said in (
+        (never, 2, "the null class, .*label_drop is 0"),
+        (child, null, "the null class, .*label_drop is 0"),
+        (bare, 1, "classes, .*label_drop is 1"),
+        (bare, 2, "classes, .*label_drop is 1"),
+    ):
+        with pytest.raises(UserError, match=rf"^guidance: it takes {said}"):
+            check_branches(own, guidance(tree), None)
+
+
+def test_a_path_is_dropped_in_a_network_of_two_paths() -> None:
+    drop = guidance({"weight": 3, "weak": {"path": "dropped"}, "routes": ["1->3"]})
+    sprint = run("2->8", bypass="sprint")
+    assert routes_taken(sprint, drop) == sprint.routes
+    with pytest.raises(UserError, match="path: dropped needs a network of two paths"):
+        routes_taken(run("2->8"), drop)
+
+
+def test_routes_at_inference_must_fit_the_network() -> None:
+    with pytest.raises(UserError, match=r"guidance: routes\[0\].selection: must keep the rows"):
+        scan = {"backbone": "rwkv", "depth": 12, "width": 8}
+        routes_taken(run(model=scan), guidance({**SG, "routes": ["2->8"]}))
+    with pytest.raises(UserError, match=r"within blocks 0..11 of the network"):
+        routes_taken(run(), guidance({**SG, "routes": ["2->12"]}))
+    sprint, rows = run("2->8", bypass="sprint"), guidance({**SG, "routes": ["2->8 by rows"]})
+    with pytest.raises(UserError, match=r"with bypass sprint the end of the route is a part of"):
+        check_branches(sprint, guidance({**SG, "routes": ["1->8"]}), None)
+    strong = {"strong": {"rate": 0.5}, "weak": {"path": "dropped"}}
+    for routes in (rows, guidance({"weight": 3, **strong, "routes": ["2->8 by rows"]})):
+        assert [route.in_full for route in routes_taken(sprint, routes)] == ["2->8 by rows"]
+        check_branches(sprint, routes, None)

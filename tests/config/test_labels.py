@@ -1,0 +1,161 @@
+"""One label for a cell: its routes, their rate, and every other axis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tread_lab.config import RunSpec, decode, signature
+from tread_lab.config.cell import Trial
+from tread_lab.config.labels import (
+    cell_label,
+    run_label,
+    run_labels,
+    trial_label,
+    with_baseline_cells,
+)
+from tread_lab.config.load import load_experiment, load_sweep
+from tread_lab.config.sweep import SweepSpec
+from tread_lab.sweep.expand import expand
+
+MODEL = {"depth": 6, "width": 16, "heads": 2}
+SHIPPED = sorted(path.stem for path in Path("sweeps").glob("*.yaml"))
+DEVICE = {"device": {"precisions": ["fp32", "tf32", "bf16", "fp16"]}}
+
+
+def trial(cell: dict[str, Any], role: str = "trial", seed: int = 0, **spec: Any) -> Trial:
+    built = decode(RunSpec, {"model": MODEL, "seed": seed, **spec})
+    return Trial(role, cell, seed, built, signature(built), None)
+
+
+def planned(**sweep: Any) -> tuple[Trial, ...]:
+    tree = decode(SweepSpec, {"experiment": "tiny", **sweep})
+    return expand(tree, load_experiment("tiny")).trials
+
+
+def route(start: int, end: int, **more: Any) -> dict[str, Any]:
+    return {"start": start, "end": end, **more}
+
+
+BY_ROWS = route(1, 4, selection="rows")
+
+
+@pytest.mark.parametrize(
+    ("cell", "routes", "label"),
+    [
+        ({}, [], "dense"),
+        ({}, ["1->4"], "1->4 s=0.5"),
+        ({}, [route(0, 1, rate=0.25), route(3, 4, rate=0.25)], "0->1 + 3->4 s=0.25"),
+        ({}, [route(0, 1, rate=0.25), route(3, 4)], "0->1 s=0.25 + 3->4 s=0.5"),
+        ({"selection": "rows"}, [BY_ROWS], "1->4 by rows s=0.5"),
+        ({"start": 1, "end": 4, "rate": 0.0}, [], "1->4 s=0"),
+        ({"start": 1, "end": 4}, [], "1->4 s=0"),
+        ({"route": "1->4", "rate": 0}, [], "1->4 s=0"),
+        (
+            {"start": 1, "end": 4, "precision": "bf16", "train.steps": 100},
+            ["1->4"],
+            "1->4 s=0.5 precision=bf16 steps=100",
+        ),
+    ],
+)
+def test_a_cell_tells_its_routes_their_rate_and_every_other_axis(
+    cell: dict[str, Any], routes: list[Any], label: str
+) -> None:
+    for start in ({}, {"init_from": {"run": {"model": MODEL, "routes": routes}}}):
+        made = trial(cell, routes=routes, **start)
+        assert cell_label(made) == cell_label(Trial.read(made.tree())) == label
+    assert trial_label(made) == f"{label} seed 0"
+    as_baseline = f"baseline {label}" if routes else label.replace("1->4 s=0", "dense")
+    assert cell_label(trial(cell, "baseline", routes=routes)) == as_baseline
+
+
+ROUTED = {"model": MODEL, "routes": ["2->3"]}
+DENSE = {"model": MODEL, "init_from": {"run": ROUTED}}
+
+
+@pytest.mark.parametrize(
+    ("tree", "label"),
+    [
+        ({"model": MODEL}, "dense seed 0"),
+        ({**ROUTED, "bypass": "sprint"}, "2->3 s=0.5 sprint seed 0"),
+        (
+            {**ROUTED, "loss": "both", "repa": {"block": 1}, "seed": 4},
+            "2->3 s=0.5 loss both repa 0.5 at 1 seed 4",
+        ),
+        ({**ROUTED, "init_from": {"run": ROUTED}}, "2->3 s=0.5 seed 0"),
+        (DENSE, "2->3 s=0.5 then dense seed 0"),
+        ({**ROUTED, "init_from": {"run": DENSE}}, "2->3 s=0.5 then dense then 2->3 s=0.5 seed 0"),
+    ],
+)
+def test_a_run_tells_its_parents_routes_its_bypass_and_what_else_it_trains(
+    tree: dict[str, Any], label: str
+) -> None:
+    assert run_label(decode(RunSpec, tree)) == label
+
+
+THEN = {"then": {"routes": [], "train": {"steps": 10, "warmup": 0}}}
+
+
+@pytest.mark.parametrize(
+    ("sweep", "labels"),
+    [
+        (
+            {"axes": {"precision": ["fp32", "bf16"], "route": ["2->8"]}},
+            [
+                *("2->8 s=0.5 precision=bf16", "2->8 s=0.5 precision=fp32"),
+                *("dense precision=bf16", "dense precision=fp32"),
+            ],
+        ),
+        (
+            {
+                "axes": {"route": ["2->8"], "train.lr": [0.001, 0.002]},
+                "variants": {"f": {"a": THEN}},
+                "baseline": None,
+            },
+            [
+                *("2->8 s=0.5 lr=0.001", "2->8 s=0.5 lr=0.002"),
+                *("2->8 s=0.5 then dense f=a lr=0.001", "2->8 s=0.5 then dense f=a lr=0.002"),
+            ],
+        ),
+        (  # runs from which baselines start, too
+            {"axes": {"train.lr": [0.001, 0.002]}, "variants": {"f": {"a": THEN}}},
+            ["dense lr=0.001", "dense lr=0.002", "parent dense lr=0.001", "parent dense lr=0.002"],
+        ),
+        (  # a run that is trial and parent has the label of its trial
+            {
+                "axes": {"route": ["2->8"]},
+                "variants": {"f": {"none": {}, "more": THEN}},
+                "baseline": None,
+            },
+            ["2->8 s=0.5 f=none", "2->8 s=0.5 then dense f=more"],
+        ),
+    ],
+)
+def test_runs_of_a_sweep_are_told_apart_by_what_they_serve(
+    sweep: dict[str, Any], labels: list[str]
+) -> None:
+    assert sorted(run_labels(planned(**sweep)).values()) == [f"{own} seed 0" for own in labels]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_two_runs_of_a_shipped_sweep_share_a_label(name: str) -> None:
+    _, spec, experiment = load_sweep(f"{name}.yaml", [])
+    found = expand(spec, experiment, DEVICE, lambda run: run.train.steps)
+    labels = run_labels(found.trials)
+    assert len(set(labels.values())) == len(labels)
+
+
+def test_a_baseline_has_only_the_values_that_all_its_trials_share() -> None:
+    pairs = [("fp32", "identity"), ("fp32", "v1_sum"), ("bf16", "v1_sum"), ("bf16", "identity")]
+    cells = [{"route": "2->8", "precision": p, "bypass.re_entry": r} for p, r in pairs]
+    found = with_baseline_cells(planned(trials=cells))
+    assert [t.cell for t in found[:2]] == [{"precision": "fp32"}, {"precision": "bf16"}]
+
+
+def test_baselines_that_no_axis_tells_apart_are_told_apart_by_their_fields() -> None:
+    axes = {"route": ["0->1", "0->3"]}
+    trials = planned(fixed={"train.lr": "=0.01/length"}, axes=axes, seeds=[0, 1])
+    labels = [cell_label(t) for t in with_baseline_cells(trials) if t.role == "baseline"]
+    assert labels == ["dense lr=0.005", "dense lr=0.0025"] * 2

@@ -1,0 +1,193 @@
+"""Claims about REPA: only tokens that ran the block are aligned; the projector stays outside."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tests.sweep.plans import tiny
+from tests.train.runs import CPU, differing, last_checkpoint, train_until
+from tread_lab.config import DataSpec, RouteSpec, RunSpec, UserError, decode
+from tread_lab.cost.training import cost
+from tread_lab.data import open_data
+from tread_lab.evaluate.pretrained import weights_digest
+from tread_lab.methods.repa.alignment import Projector, alignment_loss, fresh_projector
+from tread_lab.methods.repa.encoder import (
+    OPENERS,
+    encoder_digest,
+    open_encoder,
+    target_images,
+)
+from tread_lab.methods.repa.spec import ENCODERS, RepaSpec
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.routing import draw_routing, run_blocks
+from tread_lab.train.assemble import fresh_network, trained
+from tread_lab.train.provenance import fingerprint
+
+REPA = {"encoder": "fashion16-v1", "block": 2, "hidden": 24}
+B, N, D, E = 3, 16, 8, 5
+SEEN: tuple[Any, ...] = ("image", "decoded")
+
+
+def features(x_BCHW: Tensor) -> Tensor:
+    """An encoder whose features say which place they are of."""
+    places = torch.arange(N).float()
+    return torch.stack([torch.sin((k + 1) * (places + 1)) for k in range(E)], dim=1).expand(
+        B, -1, -1
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("selection", ["random", "bernoulli"])
+@pytest.mark.parametrize("block", [0, 1, 2, 3, 4])
+def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
+    block: int, selection: Any
+) -> None:
+    torch.manual_seed(0)
+    x, c, projector = torch.randn(B, N, D), torch.zeros(B, D), Projector(D, 7, E)
+    route = RouteSpec(start=1, end=3, rate=0.5, selection=selection).resolved(6)
+    routing = draw_routing([route], (B, N), "repa")
+    assert routing is not None
+    leg = routing[0]
+    real_BK = torch.ones_like(leg.keep_BK) if leg.real_BK is None else leg.real_BK
+    ran: dict[int, Tensor] = {}
+
+    def block_of(l: int) -> Callable[..., Tensor]:
+        def run(h: Tensor, *_: Any) -> Tensor:
+            ran[l] = torch.tanh(h * (l + 2))
+            return ran[l]
+
+        return run
+
+    streams: dict[int, Tensor] = {}
+    run_blocks([block_of(l) for l in range(6)], x, c, routing=routing, observe=streams.__setitem__)
+    spec = RepaSpec(encoder="fashion16-v1", block=block, weight=0.5)
+    found = alignment_loss(spec, projector, streams, features(x), routing)
+    for b in range(B):
+        places = leg.keep_BK[b].tolist() if 1 <= block <= 3 else range(N)
+        cosines = [
+            F.cosine_similarity(projector(ran[block][b, k]), features(x)[b, n], dim=0)
+            for k, n in enumerate(places)
+            if not 1 <= block <= 3 or real_BK[b, k]
+        ]
+        assert found[b].item() == pytest.approx(-0.5 * torch.stack(cosines).mean().item(), rel=1e-5)
+
+
+def test_the_projector_is_trained_resumed_and_not_sampled(tmp_path: Path) -> None:
+    spec = tiny(steps=20, routes=["1->2"], repa=REPA)
+    whole, parts = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "parts")
+    train_until(spec, whole.path)
+    train_until(spec, parts.path, 7)
+    train_until(spec, parts.path)
+    assert differing(whole, parts) == []
+    projector, fresh = last_checkpoint(whole).part("projector"), fresh_projector(spec).state_dict()
+    assert all(not torch.equal(projector[name], fresh[name]) for name in fresh)
+    whole.create(spec)
+    network = trained(whole, CPU).network
+    assert not any("projector" in name for name in network.state_dict())
+    assert cost(spec).auxiliary == sum(weight.numel() for weight in fresh.values())
+    assert (
+        cost(spec).parameters == sum(p.numel() for p in fresh_network(spec).parameters()) - 64 * 16
+    )
+
+
+def test_the_shipped_encoder_sees_the_right_places() -> None:
+    spec = RepaSpec(encoder="fashion16-v1")
+    samples = open_data(DataSpec(), "train")
+    encoder = open_encoder(spec, samples, CPU, side=8)
+    x = samples.pixels(samples.take(torch.arange(2))[0])
+    moved = x.clone()
+    moved[:, :, 12:, 12:] += 128  # the last quarter of a quarter: tokens of the last two rows
+    change = (encoder(moved) - encoder(x)).abs().sum(2)
+    assert encoder(x).shape == (2, 64, spec.features)
+    assert change.view(2, 8, 8)[:, 7, 7].min() > 0 and change.view(2, 8, 8)[:, :4, :4].max() == 0
+    assert open_encoder(spec, samples, CPU, side=4)(x).shape == (2, 16, spec.features)
+    for target in SEEN:
+        asked = replace(spec, target=target)
+        assert torch.equal(target_images(asked, samples, torch.arange(2), CPU), x)
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    samples = open_data(DataSpec(), "train")
+    monkeypatch.delenv("TREAD_LAB_ENCODER", raising=False)
+    with pytest.raises(UserError, match="TREAD_LAB_ENCODER"):
+        open_encoder(RepaSpec(), samples, CPU, side=8)
+    for found, says in ((object(), r"no readable config\.json"), (None, "package transformers")):
+        with monkeypatch.context() as patch, pytest.raises(UserError, match=says):
+            patch.setattr(importlib.util, "find_spec", lambda name, found=found: found)
+            open_encoder(RepaSpec(path=str(tmp_path)), samples, CPU, side=8)
+    with pytest.raises(UserError, match="did you mean 'dinov2-base'"):
+        decode(RepaSpec, {"encoder": "dinov2-bass"})
+
+
+def patch_tokens(folder: Path, images_BCHW: Tensor, side: int) -> Tensor:
+    """What transformers' own network says in float64 of images normalised and enlarged to 14 pixels
+    a token, without antialias or clamp; its table of positions is resampled with antialias."""
+    from transformers import Dinov2Model
+
+    model = Dinov2Model.from_pretrained(folder).double().eval()
+    embeddings, options = model.embeddings, {"mode": "bicubic", "align_corners": False}
+    table = embeddings.position_embeddings.detach()
+    old = round((table.shape[1] - 1) ** 0.5)
+    grid = table[:, 1:].mT.reshape(1, -1, old, old)
+    grid = F.interpolate(grid, size=(side, side), antialias=True, **options)
+    places = torch.cat([table[:, :1], grid.flatten(2).mT], dim=1)
+    embeddings.position_embeddings = torch.nn.Parameter(places)
+    mean, deviation = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])  # of ImageNet
+    of_channel = [torch.tensor(x).double()[:, None, None] for x in (mean, deviation)]
+    x_BCHW = (images_BCHW.double() / 255 - of_channel[0]) / of_channel[1]
+    x_BCHW = F.interpolate(x_BCHW, size=(14 * side, 14 * side), **options)
+    with torch.no_grad():
+        tokens: Tensor = model(x_BCHW).last_hidden_state[:, 1:]
+    return tokens.float()
+
+
+def test_a_dinov2_of_a_local_folder_gives_the_features_of_its_own_network(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    shape = {"hidden_size": 384, "num_hidden_layers": 1, "num_attention_heads": 6, "patch_size": 14}
+    transformers.Dinov2Model(transformers.Dinov2Config(**shape)).save_pretrained(tmp_path)
+    samples = open_data(DataSpec(), "train")
+    x = samples.pixels(samples.take(torch.arange(2))[0])
+    small = RepaSpec(encoder="dinov2-small", path=str(tmp_path))
+    for side in (8, 1):  # an image is enlarged to 112 pixels, or made smaller, to 14
+        found = open_encoder(small, samples, CPU, side=side)(x)
+        expected = patch_tokens(tmp_path, x, side)
+        torch.testing.assert_close(found, expected, atol=1e-3, rtol=0)
+    assert encoder_digest(small) == weights_digest(tmp_path)
+    for where, digest in ((str(tmp_path), weights_digest(tmp_path)), ("hub/id", "hub/id")):
+        run = decode(RunSpec, {"model": "DiT-4x16x2/2", "repa": {"path": where}})
+        assert fingerprint(run, "cpu")["weights repa dinov2-base"] == digest
+    with pytest.raises(UserError, match="width 384, not 768"):
+        open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU, side=8)
+
+
+def test_the_projector_starts_xavier_with_zero_biases_as_published() -> None:
+    torch.manual_seed(0)
+    projector = Projector(1152, 2048, 768)
+    stds = [float(projector[k].weight.detach().std()) for k in (0, 2, 4)]
+    bound = [(2 / (1152 + 2048)) ** 0.5, (2 / 4096) ** 0.5, (2 / (2048 + 768)) ** 0.5]
+    assert stds == pytest.approx(bound, rel=0.01)  # .0250, .0221, .0267
+    assert all(torch.count_nonzero(projector[k].bias) == 0 for k in (0, 2, 4))
+
+
+@pytest.mark.parametrize(("depth", "block"), [(12, 3), (24, 7), (28, 7), (2, 1)])
+def test_the_aligned_block_is_repas_where_none_is_named(depth: int, block: int) -> None:
+    model = {"depth": depth, "width": 16, "heads": 2}
+    spec = decode(RunSpec, {"model": model, "repa": {"encoder": "fashion16-v1"}})
+    assert spec.repa is not None and spec.repa.block == block
+
+
+def test_an_encoder_without_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {*ENCODERS} == {*OPENERS}
+    monkeypatch.delitem(OPENERS, "fashion16-v1")
+    with pytest.raises(UserError, match=r"repa\.encoder: unknown 'fashion16-v1'"):
+        samples = open_data(DataSpec(), "train")
+        open_encoder(RepaSpec(encoder="fashion16-v1"), samples, CPU, side=8)

@@ -1,0 +1,180 @@
+"""Claims about what stands beside routing: mask decoder and fusion, each against a reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tests.backbones.float64 import woken
+from tread_lab.config import RunSpec, decode
+from tread_lab.cost.training import cost
+from tread_lab.methods.maskdit.decoder import MaskDecoder
+from tread_lab.methods.sprint.fusion import Fusion
+from tread_lab.routing import BatchRoute, Routing, draw_routing
+from tread_lab.train.assemble import build_network, fresh_network
+
+MODEL = {"depth": 6, "width": 32, "heads": 2}
+MODERN = {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}
+RWKV = {"backbone": "rwkv", "depth": 6, "width": 32}
+MAMBA = {"backbone": "mamba", "depth": 6, "width": 32, "state": 4}
+MASK = {"kind": "mask", "depth": 2, "width": 16, "heads": 2}
+KINDS: dict[str, dict[str, Any]] = {
+    "route": {"routes": ["1->4"]},
+    "v1": {"routes": ["0->2", "4->5"], "bypass": {"re_entry": "v1_sum"}},
+    "mask": {"routes": ["0->B-1"], "bypass": MASK},
+    "filled mask": {"routes": ["0->B-1"], "bypass": {**MASK, "fill": "entry"}},
+    "mdt": {"routes": ["0->B-3"], "bypass": "mdt", "model": "MDT-6x32x2/2"},
+    "mdt beside dit": {"routes": ["0->B-3 by bernoulli"], "bypass": "mdt"},
+    "modern mdt": {"routes": ["0->B-3"], "bypass": "mdt", "model": {**MODEL, **MODERN}},
+    "sprint": {"routes": ["2->B-3"], "bypass": "sprint"},
+    "sprint frozen": {
+        "routes": ["2->B-3"],
+        "bypass": {"kind": "sprint", "mask_token": "frozen"},
+    },
+    "sprint structured": {"routes": ["2->B-3 by structured"], "bypass": "sprint"},
+    "modern mask": {"routes": ["0->B-1"], "bypass": MASK, "model": {**MODEL, **MODERN}},
+    "modern sprint": {"routes": ["2->B-3"], "bypass": "sprint", "model": {**MODEL, **MODERN}},
+    "rwkv mask": {"routes": ["0->B-1 by rows"], "bypass": MASK, "model": RWKV},
+    "mamba sprint": {"routes": ["2->B-3 by rows"], "bypass": "sprint", "model": MAMBA},
+}
+
+
+def spec_of(kind: str, **changes: Any) -> RunSpec:
+    return decode(RunSpec, {"model": MODEL, "precision": "fp32", **KINDS[kind], **changes})
+
+
+def batch() -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(1)
+    return torch.randn(3, 1, 16, 16), torch.rand(3), torch.tensor([0, 5, 10])
+
+
+def routing_of(spec: RunSpec, **more: Any) -> Routing:
+    routing = draw_routing(spec.routes, (3, spec.tokens), "bypass", **more)
+    assert routing is not None
+    return routing
+
+
+def whole(spec: RunSpec) -> Routing:
+    keep_BN = torch.arange(spec.tokens).expand(3, -1)
+    return tuple(BatchRoute(r.blocks[0], r.blocks[-1], keep_BN) for r in spec.routes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_that_keeps_every_token_is_the_dense_pass(kind: str) -> None:
+    spec = spec_of(kind)
+    network = woken(build_network(spec))
+    assert torch.allclose(network(*batch(), routing=whole(spec)), network(*batch()), atol=1e-6)
+    assert not torch.allclose(
+        network(*batch(), routing=routing_of(spec)), network(*batch()), atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parameters_are_counted_exactly_and_routing_adds_none(kind: str) -> None:
+    spec = spec_of(kind)
+    network, price = build_network(spec), cost(spec)
+    assert price.parameters == sum(p.numel() for p in network.parameters() if p.requires_grad)
+    fixed = sum(p.numel() for p in network.parameters() if not p.requires_grad)
+    assert price.positions == fixed and (kind != "sprint frozen" or fixed == 64 * 32 + 32)
+    extra = price.parameters - cost(spec.dense()).parameters
+    assert (extra > 0) == (spec.bypass.kind != "route")
+    if not extra:
+        dense = build_network(spec.dense())
+        assert network.state_dict().keys() == dense.state_dict().keys()
+
+
+@pytest.mark.parametrize("kind", ["mask", "sprint"])
+def test_the_backbone_starts_equal_whatever_stands_beside_it(kind: str) -> None:
+    mine, dense = (fresh_network(s).state_dict() for s in (spec_of(kind), spec_of(kind).dense()))
+    blocks = [name for name in dense if name.startswith("blocks.")]
+    assert blocks and all(torch.equal(mine[name], dense[name]) for name in blocks)
+
+
+def test_fusion_agrees_with_a_reference_and_masks_what_was_routed() -> None:
+    torch.manual_seed(0)
+    fusion, K, N, D = Fusion(8, spans=((2, 3),)), 5, 12, 8
+    kept, entry = torch.randn(3, K, D), torch.randn(3, N, D)
+    keep = torch.stack([torch.randperm(N)[:K].sort().values for _ in range(3)])
+    dropped = torch.tensor([False, True, False])
+    found = fusion(
+        kept,
+        BatchRoute(2, 3, keep, dropped_B=dropped),
+        entry_BND=entry,
+        embedded_BND=entry,
+        c_BD=entry,
+    )
+    for b in range(3):
+        for n in range(N):
+            places = keep[b].tolist()
+            deep = kept[b, places.index(n)] if n in places else fusion.mask_token[0, 0]
+            deep = fusion.mask_token[0, 0] if dropped[b] else deep
+            expected = F.linear(torch.cat([deep, entry[b, n]]), fusion.linear.weight)
+            assert torch.allclose(found[b, n], expected + fusion.linear.bias, atol=1e-6)
+
+
+def test_a_plan_that_keeps_nothing_is_the_dropped_path_and_runs_no_deep_block() -> None:
+    spec = spec_of("sprint")
+    network, (route,) = woken(build_network(spec)), routing_of(spec, path_drop=0.999999)
+    assert route.dropped_B is not None and bool(route.dropped_B.all())
+    dropped = network(*batch(), routing=(route,))
+    assert not torch.equal(network(*batch()), dropped)
+    for block in list(network.blocks)[2:4]:
+        block.forward = None  # type: ignore[assignment, method-assign]
+    nothing = BatchRoute(route.start, route.end, torch.empty(3, 0, dtype=torch.long))
+    assert torch.equal(network(*batch(), routing=(nothing,)), dropped)
+
+
+def test_the_decoder_starts_with_a_zero_adapter_as_maskdit_does() -> None:
+    adapter = fresh_network(spec_of("mask")).re_enter.adapter
+    assert torch.count_nonzero(adapter.weight) == 0 == torch.count_nonzero(adapter.bias)
+    bypass = {**MASK, "adapter": "xavier"}
+    xavier = fresh_network(spec_of("mask", bypass=bypass)).re_enter.adapter.weight.detach()
+    assert 0.9 * (6 / 48) ** 0.5 < float(xavier.abs().max()) <= (6 / 48) ** 0.5  # D 32, E 16
+
+
+def test_the_decoder_sees_all_places_at_their_positions() -> None:
+    torch.manual_seed(0)
+    spec = spec_of("mask")
+    decoder = woken(build_network(spec)).re_enter
+    assert isinstance(decoder, MaskDecoder)
+    N, D, keep = 64, 32, torch.tensor([[3, 10, 40]])
+    kept, entry, c = torch.randn(1, 3, D), torch.randn(1, N, D), torch.randn(1, D)
+    found = decoder(kept, BatchRoute(0, 5, keep), entry_BND=entry, embedded_BND=entry, c_BD=c)
+    shift, scale = decoder.adaLN_modulation(c).chunk(2, dim=1)
+    tokens = decoder.mask_token.expand(1, N, -1).clone()
+    for k, n in enumerate(keep[0]):
+        normal = (kept[0, k] - kept[0, k].mean()) / (kept[0, k].var(correction=0) + 1e-6).sqrt()
+        tokens[0, n] = decoder.adapter(normal * (1 + scale[0]) + shift[0])
+    tokens = tokens + decoder.pos_embed
+    for block in decoder.blocks:
+        tokens = block(tokens, c)
+    assert found.shape == (1, N, 16) and torch.allclose(found, tokens, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_under_bf16_the_residual_stream_stays_fp32(kind: str) -> None:
+    spec = spec_of(kind, precision="bf16", fp32_block="off")
+    network, dtypes = woken(build_network(spec)), {}
+
+    def observe(l: int, x_BND: Tensor) -> None:
+        dtypes[l] = x_BND.dtype
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = network(*batch(), routing_of(spec), observe)
+    assert torch.isfinite(out).all()
+    assert dtypes == dict.fromkeys(range(6), torch.float32)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_trained_parameter_gets_a_gradient_dense_and_routed(kind: str) -> None:
+    spec = spec_of(kind)
+    for routing in (None, routing_of(spec)):
+        network = woken(build_network(spec))
+        network(*batch(), routing=routing).square().mean().backward()
+        without = {n for n, p in network.named_parameters() if p.requires_grad and p.grad is None}
+        block = "re_enter.block." if spec.bypass.kind == "mdt" and routing is None else "none"
+        assert all(name.startswith(block) for name in without)

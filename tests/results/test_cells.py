@@ -1,0 +1,113 @@
+"""A cell brings its seeds together: their means, their intervals, and the state of the worst."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.four_sweeps import made_frame
+from tread_lab.records.run_state import RunState
+from tread_lab.results import NO_RESULT, cells_frame, of_baseline, with_delta
+from tread_lab.results.cells import disturbed
+
+
+def rows(**columns: list[Any]) -> pd.DataFrame:
+    """Trials of one cell each of which is completed, unless `columns` say otherwise."""
+    n = len(next(iter(columns.values())))
+    fixed: dict[str, Any] = {
+        "run": [f"r{k}" for k in range(n)],
+        "role": "trial",
+        "cell": "2->8",
+        "seed": range(n),
+    }
+    fixed |= {"baseline": None, "state": "completed", "reason": "", "mixed": False}
+    return pd.DataFrame({**fixed, **columns})
+
+
+def test_the_one_measured_seed_keeps_its_interval_over_images_if_its_losses_are_readable() -> None:
+    none = np.nan
+    gaps = {
+        "gap/x": [0.5, none, 0.25, none],
+        "gap/x:low": [0.4, none, none, none],
+        "gap/x:high": [0.6, none, none, none],
+        "gap/x:n": [64.0, none, none, none],
+    }
+    found = cells_frame(rows(cell=["readable", "readable", "lost", "lost"], **gaps))
+    assert list(found["gap/x"]) == [0.5, 0.25] and list(found["gap/x:unit"]) == ["images", ""]
+    assert list(found["gap/x:n"]) == [64, 1]
+    assert list(found["gap/x:low"].fillna(-1)) == [0.4, -1]
+    assert list(found["gap/x:high"].fillna(-1)) == [0.6, -1]
+
+
+ALONE = NO_RESULT[RunState.DIVERGED]
+
+
+@pytest.mark.parametrize(
+    ("states", "reasons", "state", "reason"),
+    [
+        ("completed pending", ["first", "second"], "pending", "second"),
+        ("interrupted pending", ["first", "second"], "interrupted", "first"),
+        ("running interrupted", ["first", "second"], "running", "first"),
+        ("running stopped", ["first", "second"], "stopped", "second"),
+        ("diverged stopped", ["first", "second"], "diverged", "first"),
+        ("failed diverged", ["first", "second"], "failed", "first"),
+        ("diverged failed", ["first", "second"], "failed", "second"),
+        ("completed completed", ["first", "second"], "completed", "first"),
+        ("completed completed", [ALONE, ""], "completed", ""),  # its other seeds are compared
+        ("completed failed", [ALONE, "own"], "failed", "own"),
+    ],
+)
+def test_a_cell_is_as_its_worst_seed(
+    states: str, reasons: list[str], state: str, reason: str
+) -> None:
+    trials = rows(state=["completed", *states.split()], reason=["", *reasons])
+    (cell,) = cells_frame(trials).to_dict("records")
+    assert (cell["state"], cell["reason"]) == (state, reason)
+    assert cell["completed"] == 1 + states.count("completed")
+
+
+def test_cells_stand_in_the_order_of_the_plan_and_baselines_apart() -> None:
+    trials = rows(role=["baseline", "trial", "trial", "trial"], cell=["z", "b", "z", "a"])
+    assert cells_frame(rows(seed=[3, 3]))["seeds"].tolist() == [2]  # beside two baselines
+    found = cells_frame(trials)
+    assert list(zip(found["role"], found["cell"])) == [
+        ("baseline", "z"), ("trial", "b"), ("trial", "z"), ("trial", "a")
+    ]  # fmt: skip
+
+
+def test_a_mean_says_how_many_seeds_it_is_of() -> None:
+    numbers = {"a/x": [1.0, np.nan, 3.0], "b/x": [np.nan, 0.5, np.nan]}
+    (cell,) = cells_frame(rows(**numbers)).to_dict("records")
+    assert (cell["seeds"], cell["completed"]) == (3, 3)
+    assert (cell["a/x"], cell["a/x:n"], cell["a/x:unit"]) == (2.0, 2, "seeds")
+    assert (cell["b/x"], cell["b/x:n"], cell["b/x:unit"]) == (0.5, 1, "")
+
+
+def test_a_difference_is_to_the_own_baseline_and_a_baseline_has_none() -> None:
+    trials = rows(run=["a", "b", "c", "d"], baseline=[None, "a", None, "c"], x=[1.0, 4.0, 2.0, 8.0])
+    assert of_baseline(trials, "x").fillna(-1).tolist() == [-1, 1.0, -1, 2.0]
+    delta = with_delta(trials, "x")["delta/x"]
+    assert delta.fillna(-1).tolist() == [-1, 3.0, -1, 6.0]
+    twice = pd.concat([trials, trials])  # trials that share a run
+    assert of_baseline(twice, "x").fillna(-1).tolist() == [-1, 1.0, -1, 2.0] * 2
+
+
+def test_a_speed_up_beyond_its_flops_or_far_from_the_others_is_disturbed() -> None:
+    """Predicted 1.44, 1.52, 1.23 and 1.27; the second and the third are no facts."""
+    flops = [144.0, 100.0, 144 / 1.52, 144 / 1.23, 144 / 1.27]
+    spent = {"cost/train_flops": flops}
+    seconds = "cost/train_seconds"
+    spent[seconds] = [140.0, 100.0, 140 / 0.72, 140 / 5.00, 140 / 1.20]
+    frame = made_frame("dense", "a", "b", "c", "d", **spent)
+    assert list(disturbed(frame)) == [False, False, True, True, False]
+    slow = frame.assign(**{seconds: [200.0, 70.0, 64.0, 78.0, 76.0]})  # dense beside other work
+    assert list(disturbed(slow)) == [True] * 5
+    slower = frame.assign(**{seconds: frame["cost/train_flops"] ** 0.5})
+    assert not disturbed(slower).any()
+    other = frame.assign(precision=["fp32", *["bf16"] * 4])  # twice as fast for another reason
+    assert not disturbed(other).any()
+    assert disturbed(frame.assign(precision="bf16")).any()
+    assert not disturbed(frame.drop(columns=seconds)).any()

@@ -1,0 +1,218 @@
+"""Paired gaps equal the truth, intervals the textbook's, and only like is paired with like."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.synthetic import (
+    heldout_gap,
+    small,
+    tiny_spec,
+    train_gap,
+    with_provenance,
+    write_sweep,
+)
+from tread_lab.config import HeldoutSpec, RunSpec, UserError, signature
+from tread_lab.records.lab import Lab
+from tread_lab.results import trials_frame
+from tread_lab.results.gaps import (
+    Losses,
+    common_evaluation,
+    gap_over_images,
+    loss_gaps,
+    losses_paths,
+    recorded_gaps,
+    run_gaps,
+)
+
+BASELINE, TRIAL = signature(tiny_spec(None)), signature(tiny_spec((2, 8)))
+
+
+def test_interval_over_images_is_the_paired_t_interval() -> None:
+    rng = np.random.default_rng(0)
+    trial, baseline = rng.normal(size=(2, 40, 8))
+    gap = gap_over_images(trial, baseline)
+    reference = stats.ttest_rel(trial.mean(axis=1), baseline.mean(axis=1))
+    interval = reference.confidence_interval(0.95)
+    assert (gap.low, gap.high) == pytest.approx((interval.low, interval.high))
+    assert gap.mean == pytest.approx(float(trial.mean() - baseline.mean()))
+    assert (gap.n, gap.unit) == (40, "images")
+    apart = trial.mean(axis=1).var(ddof=1) + baseline.mean(axis=1).var(ddof=1)
+    paired = (trial - baseline).mean(axis=1).var(ddof=1)
+    assert gap.kept == pytest.approx(paired / apart)
+
+
+def test_run_gaps_are_the_true_ones(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    gaps, own = run_gaps(lab, TRIAL, BASELINE), run_gaps(lab, BASELINE, BASELINE)
+    assert set(own) == {"gap/train", "gap/heldout"}  # nothing is routed
+    assert {(gap.mean, gap.low, gap.high) for gap in own.values()} == {(0.0, 0.0, 0.0)}
+    heldout, train = heldout_gap((2, 8)), train_gap((2, 8))
+    assert gaps["gap/heldout"].mean == pytest.approx(heldout)
+    assert gaps["gap/train"].mean == pytest.approx(train)
+    assert gaps["gap/route"].mean == pytest.approx(train - heldout)
+    assert all(gap.low < gap.mean < gap.high and gap.n == 32 for gap in gaps.values())
+
+
+def evaluated(lab: Lab, spec: RunSpec, evaluation: HeldoutSpec, **losses: np.ndarray) -> str:
+    """A run with these losses under `evaluation`."""
+    folder = lab.run_of(spec).evaluation(evaluation)
+    folder.path.mkdir(parents=True)
+    np.savez(folder.path / "losses.npz", **losses)
+    folder.write(evaluation, {})
+    return signature(spec)
+
+
+def test_the_planned_evaluation_is_taken_else_the_largest_shared_one(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    for images, gap in ((8, 0.1), (16, 0.2)):
+        spec, ones = HeldoutSpec(images=images, levels=2), np.ones((images, 2))
+        evaluated(lab, tiny_spec((2, 8)), spec, dense=ones + gap, level=ones)
+        evaluated(lab, tiny_spec(None), spec, dense=ones, level=ones)
+    named = signature(HeldoutSpec(images=8, levels=2))
+    for planned, gap in (([], 0.2), ([named], 0.1), (["another"], 0.2)):
+        found = run_gaps(lab, TRIAL, BASELINE, planned=planned)
+        assert found["gap/heldout"].mean == pytest.approx(gap)
+
+
+def test_other_levels_under_one_name_are_refused_with_both_runs(tmp_path: Path) -> None:
+    lab, spec, ones = Lab(tmp_path), HeldoutSpec(images=8, levels=2), np.ones((8, 2))
+    a = evaluated(lab, tiny_spec((2, 8)), spec, dense=ones, level=ones * 1.1)
+    b = evaluated(lab, tiny_spec(None), spec, dense=ones, level=ones)
+    with pytest.raises(UserError, match=f"^runs {a} and {b} cannot be .*noise levels differ"):
+        run_gaps(lab, a, b)
+
+
+def test_losses_that_are_not_finite_give_no_gap() -> None:
+    ones = np.ones((4, 2))
+    broken = np.where(np.eye(4, 2) > 0, np.inf, ones)
+    gaps = loss_gaps(Losses(ones, broken, ones), Losses(ones, None, ones))
+    assert set(gaps) == {"gap/heldout"}
+    assert loss_gaps(Losses(ones, None, ones), Losses(broken, None, ones)) == {}
+
+
+@pytest.mark.parametrize(("level", "same"), [(1 + 5e-7, True), (1 + 5e-6, False)])
+def test_levels_may_differ_by_rounding_alone(level: float, same: bool) -> None:
+    for scale in (1.0, 1e-9):  # a level near 0 is no equal of any other
+        ones = np.ones((4, 2))
+        trial, baseline = (Losses(ones, None, ones * x) for x in (scale * level, scale))
+        if same:
+            assert loss_gaps(trial, baseline)["gap/heldout"].mean == 0.0
+        else:
+            with pytest.raises(UserError, match="noise levels differ"):
+                loss_gaps(trial, baseline)
+
+
+def test_losses_without_levels_or_of_fewer_images_cannot_be_paired() -> None:
+    for shape, other in ((4, 4), ((4, 2), (3, 2))):
+        with pytest.raises(UserError, match=r"losses of \(4,.*\) and \(.*\) cannot be paired"):
+            gap_over_images(np.ones(shape), np.ones(other))
+
+
+ONES = np.ones((4, 2))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"dense": ONES}, "is no record of losses .*level.*; evaluate again"),
+        ({"dense": ONES.astype(object), "level": ONES}, "is no record of losses"),
+        ({"dense": ONES, "level": ONES[:, :1]}, "arrays of images x levels expected"),
+        ({"dense": ONES, "level": ONES, "routed": ONES[:3]}, "arrays of images x levels expected"),
+        ({"dense": ONES[0], "level": ONES[0]}, "arrays of images x levels expected"),
+        ({"dense": ONES[:1], "level": ONES[:1]}, "arrays of images x levels expected"),
+    ],
+)
+def test_arrays_that_are_no_losses_are_one_clear_line(
+    tmp_path: Path, arrays: dict[str, np.ndarray], message: str
+) -> None:
+    np.savez(tmp_path / "losses.npz", **arrays)  # type: ignore[arg-type]
+    path = tmp_path / "losses.npz"
+    with pytest.raises(UserError, match=message):
+        Losses.read(path)
+    with pytest.raises(UserError, match="is no record of losses"):
+        Losses.read(tmp_path / "absent.npz")
+    for damaged in (b"", b"not a zip at all", path.read_bytes()[:200]):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"is no record of losses .*; evaluate again"):
+            Losses.read(path)
+
+
+def test_only_losses_of_a_runs_end_are_paired_and_only_where_they_are(tmp_path: Path) -> None:
+    lab, ones = Lab(tmp_path), np.ones((8, 2))
+    end, early = HeldoutSpec(images=8, levels=2), HeldoutSpec(images=8, levels=2, step=5)
+    for spec in (end, early):
+        evaluated(lab, tiny_spec(None), spec, dense=ones, level=ones)
+    lab.run(BASELINE).evaluation(HeldoutSpec(images=16)).write(HeldoutSpec(images=16), {})
+    path = lab.run(BASELINE).evaluation(end).path
+    assert losses_paths(lab.run(BASELINE)) == {path.name: path / "losses.npz"}
+    stage = lab.run(BASELINE).evaluation(early).path
+    assert losses_paths(lab.run(BASELINE), 5) == {path.name: stage / "losses.npz"}
+
+
+def losses_of(root: Path, name: str, dense: np.ndarray, routed: float | None = None) -> Path:
+    """A file of losses, all at level 1."""
+    more = {} if routed is None else {"routed": np.full(dense.shape, routed)}
+    np.savez(root / f"{name}.npz", dense=dense, level=np.ones(dense.shape), **more)
+    return root / f"{name}.npz"
+
+
+def test_what_is_measured_later_by_others_changes_no_comparison(tmp_path: Path) -> None:
+    few, many = np.ones((4, 2)), np.ones((8, 2))
+    sides = [
+        {"a": losses_of(tmp_path, f"a{k}", few), "b": losses_of(tmp_path, f"b{k}", many)}
+        for k in range(3)
+    ]
+    assert common_evaluation(sides) == "b" and common_evaluation(sides, ["a", "c"]) == "a"
+    assert common_evaluation([*sides, {"a": sides[0]["a"]}]) == "a"
+    assert common_evaluation([*sides, {}]) is None
+
+
+def test_without_a_shared_evaluation_the_gap_to_routing_is_of_the_planned_one(
+    tmp_path: Path,
+) -> None:
+    few, many = np.ones((4, 2)), np.ones((8, 2))
+    trial = {"a": losses_of(tmp_path, "a", few, 1.5), "b": losses_of(tmp_path, "b", many, 3.0)}
+    assert {name: gap.mean for name, gap in recorded_gaps(trial, {}).items()} == {"gap/route": 2.0}
+    planned = recorded_gaps(trial, {"c": trial["a"]}, ["a", "c"])
+    assert {name: gap.mean for name, gap in planned.items()} == {"gap/route": 0.5}
+    assert recorded_gaps({}, trial, ["a"]) == {}
+
+
+def test_a_replaced_file_is_read_again(tmp_path: Path) -> None:
+    trial = {"a": losses_of(tmp_path, "trial", ONES + 1)}
+    baseline = {"a": losses_of(tmp_path, "dense", ONES)}
+    assert recorded_gaps(trial, baseline)["gap/heldout"].mean == 1.0
+    losses_of(tmp_path, "dense", ONES - 2)
+    assert recorded_gaps(trial, baseline)["gap/heldout"].mean == 3.0
+    losses_of(tmp_path, "trial", ONES + 5)
+    assert recorded_gaps(trial, baseline)["gap/heldout"].mean == 7.0
+    baseline["a"].unlink()
+    with pytest.raises(
+        UserError, match=r"dense.npz is no record of losses .*No such file.*; evaluate again"
+    ):
+        recorded_gaps(trial, baseline)
+
+
+def test_losses_on_other_held_out_data_are_never_paired(tmp_path: Path) -> None:
+    lab, (spec, _) = write_sweep(tmp_path, small()), small().evaluations
+    name = "held-out data latents 3f2a"
+    with_provenance(lab.run(BASELINE), spec, {name: "a"})
+    assert run_gaps(lab, TRIAL, BASELINE)  # whose record does not say it
+    told = ((name, "a", True), (name, "b", False), (f"{name}0", "a", False))
+    for what, digest, paired in told:
+        with_provenance(lab.run(TRIAL), spec, {what: digest, "decoder": "c"})
+        os.utime(losses_paths(lab.run(TRIAL))[signature(spec)])
+        if paired:
+            assert run_gaps(lab, TRIAL, BASELINE)
+            continue
+        with pytest.raises(UserError, match="cannot be paired: their held-out data differ, so"):
+            run_gaps(lab, TRIAL, BASELINE)
+        row = trials_frame(lab, "placement").set_index("run").loc[TRIAL]
+        assert row["reason"] == "their held-out data differ, so that their losses do not compare"
+        assert np.isnan(row["gap/heldout"])

@@ -1,0 +1,266 @@
+"""A run's network: a trained one bit for bit, and one that starts from a published file."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.backbones.published_dit import loaded, published_shapes, sit_forward, sit_state
+from tests.diffusion.images import drawn
+from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
+from tread_lab import draws
+from tread_lab.backbones.parts import sincos_positions
+from tread_lab.config import RunSpec, UserError, decode, encode, signature
+from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.data.source import open_data
+from tread_lab.diffusion import build_process
+from tread_lab.evaluate.export import export, load_exported
+from tread_lab.records.lab import Lab, with_parents
+from tread_lab.train.assemble import (
+    build_network,
+    check_start,
+    fresh_network,
+    no_init,
+    starting_weights,
+    trained,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:init_from.file. the loss")  # of random weights
+DIT = {"depth": 3, "width": 16, "heads": 2}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": {**DIT, "norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}},
+        {"model": {"backbone": "rwkv", "depth": 3, "width": 16}, "routes": []},
+        {"model": {"backbone": "mamba", "depth": 3, "width": 16}, "routes": []},
+        {
+            "model": DIT,
+            "routes": ["0->2"],
+            "bypass": {"kind": "mask", "depth": 2, "width": 32, "heads": 2},
+        },
+    ],
+)
+def test_a_trained_network_equals_one_that_was_initialised_first(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    spec = small_run(**changes)
+    folder = lab_with_a_run(tmp_path, spec).run_of(spec)
+    found = last_checkpoint(folder)
+    expected = build_network(spec)
+    expected.load_state_dict({**found.part("model"), **found.part("ema")})
+    random_state = torch.random.get_rng_state()
+    network = trained(folder, CPU).network
+    assert torch.equal(torch.random.get_rng_state(), random_state), "opening draws no numbers"
+    states = dict(expected.named_parameters()) | dict(expected.named_buffers())
+    mine = dict(network.named_parameters()) | dict(network.named_buffers())
+    assert mine.keys() == states.keys()
+    assert all(torch.equal(mine[name], states[name]) for name in states)
+
+
+def test_making_a_network_draws_no_number_of_the_process() -> None:
+    before = torch.random.get_rng_state()
+    fresh_network(small_run(model=DIT))
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.timeout(60)
+def test_draws_that_are_repeated_until_they_fit_end() -> None:
+    """torch redraws what is out of bounds, in another way where few draws are within them."""
+    bounds = [{}, {"a": 0.05}, {"a": -3.0, "b": -2.0}, {"a": 1.0, "b": 1.1}]
+    weights = [torch.full((3, 4), 99.0) for _ in bounds]
+    with no_init():
+        for tensor, ends in zip(weights, bounds, strict=True):
+            nn.init.trunc_normal_(nn.Parameter(tensor), **ends)
+    assert all(tensor.isnan().all() for tensor in weights)
+
+
+MODEL = "DiT-2x16x2/4"
+SAMPLER = {"solver": "ddpm", "steps": 4, "guidance": {"weight": 1.5, "channels": "first3"}}
+
+
+@pytest.fixture
+def state() -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = published_shapes(2, 16, 4, 16, 1, 10)
+    drawn = {n: 0.1 * torch.randn(shape, generator=generator) for n, shape in shapes.items()}
+    return {**drawn, "pos_embed": sincos_positions(4, 16)[None]}
+
+
+@pytest.fixture
+def file(state: dict[str, Tensor], tmp_path: Path) -> Path:
+    raw = {name: tensor + 1 for name, tensor in state.items()}
+    torch.save({"model": raw, "ema": state}, tmp_path / "DiT.pt")
+    return tmp_path / "DiT.pt"
+
+
+def starting_from(file: Path, lab: Lab, **changes: Any) -> RunSpec:
+    tree = {
+        "model": MODEL,
+        "process": "ddpm",
+        "train": {"steps": 0},
+        "precision": "fp32",
+        "init_from": {"file": str(file)},
+    }
+    return decode(RunSpec, with_parents({**tree, **changes}, lab))
+
+
+def test_a_published_checkpoint_is_a_run_of_no_steps_that_samples(file: Path, lab: Lab) -> None:
+    spec = starting_from(file, lab)
+    folder = lab_with_a_run(lab.root, spec).run_of(spec)
+    (asked,) = decode_evaluations([{"samples": {"count": 3, "sampler": SAMPLER}}])
+    evaluate(folder, asked, CPU)
+    found = np.load(folder.evaluation(asked).path / "samples.npz")
+    network = loaded(file, build_network(spec)).eval().requires_grad_(False)
+    process = build_process(spec.process)
+    x_BCHW, labels_B = drawn(network, asked.sampler, 3, process=process, shape=(1, 16, 16))
+    assert found["arr_1"].tolist() == labels_B.tolist()
+    pixels = open_data(spec.data, "heldout").pixels(x_BCHW).permute(0, 2, 3, 1).numpy()
+    np.testing.assert_array_equal(found["arr_0"], pixels)
+
+
+def test_an_imported_checkpoint_is_exported_with_a_card_that_names_its_file(
+    file: Path, lab: Lab, tmp_path: Path
+) -> None:
+    spec = starting_from(file, lab)
+    folder = lab_with_a_run(lab.root, spec).run_of(spec)
+    export(folder, tmp_path / "out")
+    card = (tmp_path / "out/README.md").read_text()
+    assert "file: DiT.pt" in card
+    assert "\n- weights: as init_from names them, not trained here\n" in card
+    assert str(file.parent) not in card + (tmp_path / "out/spec.yaml").read_text()
+    assert signature(load_exported(tmp_path / "out").spec) == signature(spec)
+
+
+def test_a_published_sit_samples_by_its_own_rule(lab: Lab, tmp_path: Path) -> None:
+    state = sit_state(2, 16, 4, 4, 1, 10)
+    torch.save({"ema": state}, tmp_path / "SiT.pt")
+    start = {"file": str(tmp_path / "SiT.pt"), "published_as": "sit"}
+    spec = starting_from(tmp_path / "SiT.pt", lab, process="flow", init_from=start)
+    folder = lab_with_a_run(lab.root, spec).run_of(spec)
+    sampler = {"solver": "euler", "steps": 3, "guidance": 1.5}
+    (asked,) = decode_evaluations([{"samples": {"count": 3, "sampler": sampler}}])
+    evaluate(folder, asked, CPU)
+    found = np.load(folder.evaluation(asked).path / "samples.npz")
+    labels_B = torch.from_numpy(found["arr_1"])
+    # Euler from noise at t = 0 to data at t = 1 along SiT's velocity, guided on all channels
+    x_BCHW = torch.stack([draws.normal((1, 16, 16), "image", 100_000 + k) for k in range(3)])
+    for k in range(3):
+        t_B = torch.full((3,), k / 3)
+        own, none = (
+            sit_forward(state, 2, x_BCHW, t_B, y) for y in (labels_B, torch.full((3,), 10))
+        )
+        x_BCHW = x_BCHW + (none + 1.5 * (own - none)) / 3
+    pixels = open_data(spec.data, "heldout").pixels(x_BCHW).permute(0, 2, 3, 1).numpy()
+    np.testing.assert_allclose(found["arr_0"].astype(int), pixels.astype(int), atol=1)
+
+
+def test_a_sit_is_a_start_for_flows_alone_and_a_run_of_its_own(lab: Lab, tmp_path: Path) -> None:
+    torch.save(sit_state(2, 16, 4, 4, 1, 10), tmp_path / "SiT.pt")
+    start = {"file": str(tmp_path / "SiT.pt"), "published_as": "sit"}
+    with pytest.raises(UserError, match="predicts the velocity of a flow, and the process is edm"):
+        check_start(starting_from(tmp_path, lab, process="edm", init_from=start))
+    sit = starting_from(tmp_path, lab, process="flow", init_from=start)
+    plain = starting_from(tmp_path / "SiT.pt", lab, process="flow")
+    assert signature(sit) != signature(plain)
+    with pytest.raises(UserError, match=r"for a SiT: init_from\.published_as=sit"):
+        check_start(plain)
+
+
+@pytest.mark.parametrize("weights", ["ema", "model"])
+def test_a_checkpoint_of_a_run_is_a_start_too(
+    weights: str, file: Path, state: dict[str, Tensor], lab: Lab
+) -> None:
+    first = starting_from(file, lab, init_from={"file": str(file), "weights": weights})
+    (checkpoint,) = lab_with_a_run(lab.root, first).run_of(first).checkpoints.iterdir()
+    second = starting_from(checkpoint, lab)
+    network = trained(lab_with_a_run(lab.root, second).run_of(second), CPU).network
+    moved = 1.0 if weights == "model" else 0.0
+    for name, tensor in network.named_parameters():
+        torch.testing.assert_close(tensor, state[name] + moved)
+
+
+def test_an_export_of_another_process_is_refused(lab: Lab) -> None:
+    first = small_run()
+    out = lab.root / "out"
+    export(lab_with_a_run(lab.root, first).run_of(first), out)
+    start = {"file": str(out / "model.safetensors")}
+    tree = {"init_from": start, "process": "flow"}
+    spec = small_run(**with_parents(tree, lab))
+    with pytest.raises(UserError, match=r"must be weights of process=flow, got those of edm\. Try"):
+        check_start(spec)
+    with pytest.raises(UserError, match=r"^init_from.run: must train the same network \(model"):
+        small_run(process="flow", init_from={"run": encode(first)})
+
+
+def test_weights_worse_than_zero_are_noticed(lab: Lab) -> None:
+    spec = small_run(train={"steps": 40, "batch": 16, "lr": 5e-3, "ema": 0.5})
+    (checkpoint,) = lab_with_a_run(lab.root, spec).run_of(spec).checkpoints.iterdir()
+    for process, noticed in (("edm", False), ("flow", True)):
+        tree = {"init_from": {"file": str(checkpoint)}, "process": process, "seed": int(noticed)}
+        child = small_run(**with_parents(tree, lab))
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            lab_with_a_run(lab.root, child)
+        assert any("if the network predicts zero" in str(w.message) for w in found) is noticed
+
+
+@pytest.mark.parametrize("weights", ["ema", "model"])
+def test_a_run_starts_from_the_weights_of_its_parent_that_it_names(weights: str, lab: Lab) -> None:
+    parent = small_run()
+    last = last_checkpoint(lab_with_a_run(lab.root, parent).run_of(parent))
+    child = small_run(init_from={"run": encode(parent), "weights": weights})
+    found = starting_weights(child, lab.run_of(child))
+    assert found is not None
+    one, other = (last.part(part)["final_layer.linear.weight"] for part in ("ema", "model"))
+    assert not torch.equal(one, other)
+    for name, tensor in last.part(weights).items():
+        assert torch.equal(found[name], tensor)
+
+
+def test_the_files_bytes_name_the_run_and_its_path_does_not(
+    file: Path, state: dict[str, Tensor], lab: Lab, tmp_path: Path
+) -> None:
+    spec = starting_from(file, lab)
+    moved = file.rename(tmp_path / "moved.pt")
+    assert signature(starting_from(moved, lab)) == signature(spec)
+    raw = starting_from(moved, lab, init_from={"file": str(moved), "weights": "model"})
+    torch.save(state, moved)
+    other = starting_from(moved, lab)
+    assert len({signature(run) for run in (spec, raw, other)}) == 3
+    with pytest.raises(UserError, match="has changed since the run was planned"):
+        check_start(raw)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"process": "edm"}, "is 32, and the network's is 16; a DiT predicts a variance, say"),
+        ({"model": "DiT-3x16x2/4"}, r"DiT-3x16/4: blocks.2.adaLN_modulation.1.bias is missing"),
+        ({"model": "DiT-1x16x2/4"}, "the network has no blocks.1.adaLN_modulation.1.bias"),
+        ({"model": "DiT-2x24x2/4"}, "adaLN_modulation.1.bias is 96, and the network's is 144"),
+        ({"init_from": None}, "train.steps: 0 trains nothing; init_from says whose weights"),
+        (
+            {"init_from": {"file": "/nowhere/DiT.pt"}},
+            "init_from.file: cannot read /nowhere/DiT.pt: No such file",
+        ),
+    ],
+)
+def test_a_wrong_start_and_a_file_that_does_not_fit_are_one_line(
+    changes: dict[str, Any], message: str, file: Path, lab: Lab
+) -> None:
+    with pytest.raises(UserError, match=message):
+        check_start(starting_from(file, lab, **changes))
+
+
+def test_a_file_that_nobody_has_read_is_refused(file: Path) -> None:
+    tree = {"model": MODEL, "init_from": {"file": str(file)}}
+    with pytest.raises(UserError, match="so that its digest is taken"):
+        check_start(decode(RunSpec, tree))

@@ -1,0 +1,94 @@
+"""Checkpoints: which stay, which are taken, and what comes back from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from tread_lab.config import TrainSpec, UserError
+from tread_lab.records.checkpoint_names import list_checkpoints, step_of
+from tread_lab.train.checkpoint import (
+    Checkpoint,
+    flat_optimizers,
+    load_latest,
+    load_optimizers,
+    load_step,
+    load_weights,
+    save,
+)
+from tread_lab.train.optimizer import optimizers
+
+
+def written(folder: Path, *steps: int, keep: int = 9, keep_steps: tuple[int, ...] = ()) -> None:
+    for step in steps:
+        tensors = {"model/w": torch.tensor([float(step)]), "ema/w": torch.zeros(1000)}
+        facts = {"seed": "3"}
+        save(folder, Checkpoint(step, tensors, facts), keep=keep, keep_steps=keep_steps)
+
+
+def test_the_newest_and_those_to_keep_stay(tmp_path: Path) -> None:
+    written(tmp_path, 1, 2, 3, 4, 5, keep=2, keep_steps=(2,))
+    assert [step_of(path) for path in list_checkpoints(tmp_path)] == [5, 4, 2]
+    written(tmp_path, 6, keep=1)
+    save(tmp_path, Checkpoint(6, {"model/w": torch.tensor([2.0])}, {}), keep=5)  # in its place
+    assert [step_of(path) for path in list_checkpoints(tmp_path)] == [6]
+    assert load_step(tmp_path, 6).tensors["model/w"].tolist() == [2.0]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".safetensors"]
+
+
+def test_the_newest_whole_checkpoint_is_taken_with_its_parts_and_facts(tmp_path: Path) -> None:
+    assert load_latest(tmp_path) is None
+    written(tmp_path, 1, 11, 12)
+    (tmp_path / "step-99.safetensors").touch()
+    newest, second, _ = list_checkpoints(tmp_path)
+    for path in (newest, second):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(bytes(content))
+    with pytest.warns(UserWarning, match="is damaged; the one before it is used"):
+        found = load_latest(tmp_path)
+    assert found is not None and (found.step, dict(found.facts)) == (1, {"seed": "3", "step": "1"})
+    assert {name: len(tensor) for name, tensor in found.part("model").items()} == {"w": 1}
+    assert found.part("mod") == {} and list(found.part("ema")) == ["w"]
+    with pytest.raises(UserError, match=r"12 is damaged \(checksum\) in .* steps 1, 11 and 12;"):
+        load_step(tmp_path, 12)
+    newest.unlink()
+    second.unlink()
+    with pytest.raises(UserError, match=r"of step 12 is not there in .*, which has step 1;"):
+        load_step(tmp_path, 12)
+
+
+def test_the_state_of_an_optimizer_comes_back_by_the_names_of_parameters() -> None:
+    """In whatever groups and order an optimizer holds them."""
+    names = ["a.b", "c/d"]
+    named = {name: nn.Parameter(torch.ones(2 + k)) for k, name in enumerate(names)}
+
+    def grouped(*order: str) -> torch.optim.Optimizer:
+        (optimizer,) = optimizers(TrainSpec(), {order[0]: named[order[0]]})
+        optimizer.add_param_group({"params": [(order[1], named[order[1]])]})
+        return optimizer
+
+    first, second = grouped(*names), grouped(*names[::-1])
+    sum(value.square().sum() for value in named.values()).backward()  # type: ignore[union-attr]
+    first.step()
+    flat = flat_optimizers([first])
+    assert sorted(flat) == sorted(
+        f"{name}/{slot}" for name in names for slot in ("step", "exp_avg", "exp_avg_sq")
+    )
+    load_optimizers([second], flat)
+    for parameter in named.values():
+        for slot, value in first.state[parameter].items():
+            assert torch.equal(second.state[parameter][slot], value)
+
+
+def test_exported_weights_know_their_step(tmp_path: Path) -> None:
+    save_file({"w": torch.ones(2)}, tmp_path / "a.safetensors", metadata={"step": "7"})
+    found = load_weights(tmp_path / "a.safetensors")
+    assert (found.step, list(found.tensors)) == (7, ["model/w"])
+    (tmp_path / "b.safetensors").write_bytes(b"x")
+    with pytest.raises(UserError, match=r"cannot read .*b\.safetensors: .*; export the run again"):
+        load_weights(tmp_path / "b.safetensors")

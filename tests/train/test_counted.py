@@ -1,0 +1,27 @@
+"""Blocks without a formula cost what the formulas of the built-in ones say."""
+
+from __future__ import annotations
+
+import pytest
+
+from tread_lab.config import ModelSpec, decode
+from tread_lab.cost.blocks import block_cost
+from tread_lab.train.counted import counted
+
+
+@pytest.mark.parametrize("name", ["DiT-4x64x2/2", "LightningDiT-2x64x4/1"])
+def test_attention_blocks_are_counted_as_their_formulas_say(name: str) -> None:
+    model = decode(ModelSpec, name)
+    formulas, passed = block_cost(model), counted(model, 0)
+    assert passed.parameters(model) == formulas.parameters(model)
+    for n in (64, 24):
+        assert passed.macs(model, n) == formulas.macs(model, n)
+        assert 1.0 <= passed.kept(model, n, 4) / formulas.kept(model, n, 4) < 1.15
+
+
+def test_matrices_of_scans_are_counted_and_half_precision_is_an_upper_bound() -> None:
+    model = decode(ModelSpec, "RWKV-4x32/2")
+    formulas, passed = block_cost(model), counted(model, 0)
+    assert passed.parameters(model) == formulas.parameters(model)
+    assert formulas.macs(model, 64) - passed.macs(model, 64) == 64 * 6 * 32  # of running sums
+    assert passed.kept(model, 64, 2) == passed.kept(model, 64, 4) > formulas.kept(model, 64, 2)

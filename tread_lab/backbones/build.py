@@ -1,0 +1,42 @@
+"""The network of a run: one table of backbones by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from tread_lab.backbones.dit import DiT
+from tread_lab.backbones.mamba import DiffusionMamba
+from tread_lab.backbones.rwkv import DiffusionRWKV
+from tread_lab.config import model
+from tread_lab.config.errors import lookup
+from tread_lab.config.recipe import outputs
+from tread_lab.config.registry import Registry
+from tread_lab.config.routes import RouteBypass
+from tread_lab.config.run import RunSpec
+from tread_lab.routing.rejoin import Return
+
+BACKBONES: Registry[type[DiT]] = Registry(
+    "backbone",
+    {"dit": DiT, "rwkv": DiffusionRWKV, "mamba": DiffusionMamba},
+    model.BACKBONES,
+)
+
+
+def build_backbone(spec: RunSpec, **more: Any) -> nn.Module:
+    """Return the network of a run, freshly initialised.
+
+    Args:
+        more: arguments of the network that the systems of the run add.
+
+    Raises:
+        UserError: the spec names a backbone or a block part that no table holds.
+    """
+    data = spec.data
+    shape: dict[str, Any] = {"channels": data.channels, "size": data.size, "classes": data.classes}
+    shape["out_channels"] = data.channels * outputs(spec.process)
+    if isinstance(spec.bypass, RouteBypass):
+        more = {"re_enter": Return(spec.bypass.re_entry), **more}
+    network = lookup(BACKBONES, spec.model.backbone, "model.backbone")
+    return network(spec.model, **shape, fp32_blocks=spec.fp32_blocks, **more)

@@ -1,0 +1,171 @@
+"""The command line: parse the arguments, then run the command; `--help` is instant."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import tread_lab
+from tread_lab.cli.cost_command import cost
+from tread_lab.cli.data_commands import encode, pack, reference, stats, verify
+from tread_lab.cli.lab_commands import rm, status, sync
+from tread_lab.cli.options import EXIT_CODES, INTERRUPTED, arguments
+from tread_lab.cli.run_commands import evaluate, sweep, train
+from tread_lab.cli.submit import slurm
+from tread_lab.cli.views import dashboard, export, figures, report, ui
+from tread_lab.config.errors import UserError
+
+# Flags of other tools -> what does the same here.
+_HINTS = {
+    **dict.fromkeys(("-m", "--multirun"), "commas, which make an axis: train.lr=1e-3,3e-3"),
+    **dict.fromkeys(
+        ("--config", "--config-name", "-c", "-f"), "the file alone: tread-lab sweep FILE"
+    ),
+    **dict.fromkeys(("--lr", "--learning-rate", "--learning_rate"), "train.lr=1e-3"),
+    **dict.fromkeys(("--batch-size", "--batch_size", "--batch"), "train.batch=256"),
+    **dict.fromkeys(("--resume", "--restore", "--continue"), "the same command, which continues"),
+    **dict.fromkeys(("--dry-run", "--dryrun", "--cfg"), "--plan"),
+    **dict.fromkeys(("--count", "--n-trials", "--num-samples"), "search.trials=20"),
+    **dict.fromkeys(
+        ("--epochs", "--steps", "--max_steps", "--num_train_epochs"), "train.steps=400000"
+    ),
+    **dict.fromkeys(("--fp16", "--bf16", "--amp", "--mixed_precision"), "precision=bf16"),
+    "--seed": "seeds=[0,1]",
+}
+_NAME = "command name"  # no option has a space in its name
+
+COMMANDS: Mapping[str, Callable[..., int]] = {
+    "sweep": sweep,
+    "train": train,
+    "evaluate": evaluate,
+    "status": status,
+    "figures": figures,
+    "report": report,
+    "dashboard": dashboard,
+    "ui": ui,
+    "sync": sync,
+    "cost": cost,
+    "data encode": encode,
+    "data pack": pack,
+    "data verify": verify,
+    "data stats": stats,
+    "data reference": reference,
+    "export": export,
+    "submit slurm": slurm,
+    "rm": rm,
+}
+GROUPS = {
+    "data": "make, check and measure data sets",
+    "submit": "print a sweep's file for a batch system",
+}
+
+EXAMPLES = """examples:
+  tread-lab sweep route_placement.yaml --plan        show what would run and what it would cost
+  tread-lab sweep route_placement.yaml               run it; the same command resumes it
+  tread-lab sweep route_placement.yaml seeds=[0,1,2] --name placement_3seeds
+  tread-lab sweep tiny 'route=2->8,2->10' seeds=0..2    a sweep of an experiment
+  tread-lab submit slurm route_placement.yaml --gpus 8 --time 12:00:00
+  tread-lab train tiny --route "2->8" train.steps=500
+  tread-lab cost --model DiT-XL/2 --route "2->24" --rate 0.5
+  tread-lab sweep route_placement.yaml --retry-failed     run its failed runs again
+  tread-lab status                                   list the sweeps of this lab
+  tread-lab status route_placement --watch           follow its runs until all have ended
+  tread-lab dashboard                                follow the sweeps in the browser
+  tread-lab report route_placement                   write one HTML file for a colleague
+  tread-lab ui                                       compare the runs in MLflow
+  tread-lab data encode images latents --autoencoder sd-vae-ft-ema
+
+`key=value` sets any field of a sweep or experiment (the value is YAML), e.g. train.lr=3e-4."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser for which a mistake is a `UserError`: one line and exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see `{self.prog} --help`")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code, one of `EXIT_CODES`."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _stop)
+    try:
+        options = vars(parse(words))
+        return COMMANDS[options.pop("command")](**options)
+    except UserError as error:
+        for line in error.args:
+            print(f"tread-lab: {line}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("tread-lab: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader has left, as after `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _stop(number: int, frame: object) -> None:
+    """End at once: an exception would be lost in code that catches all, imports among it."""
+    os.write(2, b"\ntread-lab: stopped; run the same command again to continue\n")
+    os._exit(INTERRUPTED)
+
+
+def run() -> None:
+    """Run the console script; a warning is one line, without the place in some library."""
+    warnings.formatwarning = lambda message, *_, **__: f"tread-lab: {message}\n"
+    sys.exit(main())
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of one command; overrides may stand before, between and after its flags.
+
+    Raises:
+        UserError: an argument is unknown, missing or malformed.
+    """
+    parser = _parser()
+    options, rest = parser.parse_known_args(words)
+    options.command = vars(options).pop(_NAME)  # `data encode` for a command of a group
+    unknown = [word for word in rest if word.startswith("-") or "=" not in word]
+    if unknown or (rest and not hasattr(options, "overrides")):
+        flag = (unknown or rest)[0].partition("=")[0]
+        if flag in _HINTS:
+            raise UserError(f"{flag}: unknown argument. Try {_HINTS[flag]}.")
+        parser.error(f"unknown argument {(unknown or rest)[0]!r}")
+    if rest:
+        options.overrides = [*options.overrides, *rest]
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    codes = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
+    parser = _Parser(
+        prog="tread-lab",
+        description="What does token routing do to diffusion training, where, and at what cost?",
+        epilog=f"{EXAMPLES}\n\nexit codes:\n{codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    python = sys.version.split()[0]
+    text = f"tread-lab {tread_lab.__version__}, Python {python}"
+    parser.add_argument("--version", action="version", version=text)
+    kinds = parser.add_subparsers(metavar="COMMAND", required=True)
+    groups: dict[str, Any] = {"": kinds}
+    for name, text in GROUPS.items():
+        group = kinds.add_parser(name, help=text, description=text)
+        groups[name] = group.add_subparsers(metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        text, _, example = inspect.cleandoc(command.__doc__ or "").partition("\n\nExample: ")
+        group_name, _, own_name = name.rpartition(" ")
+        subparser = groups[group_name].add_parser(
+            own_name, help=text.rstrip("."), description=text, epilog=f"example: {example}"
+        )
+        subparser.set_defaults(**{_NAME: name})
+        for argument, settings in arguments(command):
+            subparser.add_argument(argument, **settings)
+    return parser

@@ -1,0 +1,174 @@
+"""The plan of a sweep before it runs: its runs, the cells left out and why, its cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from rich.console import Console
+from rich.table import Table
+
+from tread_lab.cli.console import ROWS, table
+from tread_lab.config.decode import encode
+from tread_lab.config.evaluation import (
+    AT,
+    END,
+)
+from tread_lab.config.evaluation_text import MetricNames
+from tread_lab.config.labels import cell_text, run_labels
+from tread_lab.config.lengths import QUESTIONS
+from tread_lab.config.sweep import SearchSpec
+from tread_lab.config.units import counted, duration, span
+from tread_lab.cost.training import cost
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_status import run_states
+from tread_lab.records.sweep_folder import hours_text
+from tread_lab.sweep.match import steps_off
+from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.plan.disk import disk_line
+from tread_lab.sweep.plan.forecast import RemainingTime, forecast
+from tread_lab.sweep.plan.plan import Plan, pending_tasks
+from tread_lab.sweep.task import Task
+
+STOPS = (
+    "stop_early judges by the gap in training loss, which does not rank placements: a route that"
+    " would be best may be stopped"
+)
+_NAMED = 5  # runs that are trained again; the others are counted
+
+
+def show_plan(
+    out: Console, plan: Plan, lab: Lab, open_tasks: Sequence[Task], devices: Devices
+) -> None:
+    """Print the runs of a plan, the cells left out, and the cost in FLOPs, time and disk."""
+    for line in _lines(plan, lab, open_tasks, devices):
+        out.print(line, markup=False)
+
+
+def _lines(
+    plan: Plan, lab: Lab, open_tasks: Sequence[Task], devices: Devices
+) -> Iterator[str | Table]:
+    yield f"{plan.name}: {plan.question}" if plan.question else plan.name
+    yield _runs_table(plan, lab)
+    if len(plan.tasks) > ROWS:
+        yield f"... and {len(plan.tasks) - ROWS} more"
+    for verb, holes in ((" not planned", plan.excluded), ("", plan.duplicates)):
+        for hole in holes:
+            examples = "; ".join(cell_text(cell) for cell in hole.examples[:2])
+            yield f"{counted(hole.count, 'cell')}{verb}: {hole.why} (e.g. {examples})"
+    if plan.stop_early is not None:
+        yield STOPS
+    yield from _during_training(plan)
+    yield from _trained_again(plan, lab)
+    if plan.search_spec is not None:
+        yield _search(plan, plan.search_spec, lab)
+    yield _size(plan)
+    yield from _matched(plan)
+    yield _cost(plan, forecast(lab, open_tasks, devices), devices.slots)
+    if open_tasks:
+        yield disk_line(open_tasks, lab)
+    if limit := hours_text(lab.sweep(plan.name), plan.hours):
+        yield f"hours: {limit}"
+
+
+def _during_training(plan: Plan) -> Iterator[str]:
+    """Yield what is measured of every run at which steps beside its end."""
+    names = MetricNames(plan.evaluation_defaults)
+    steps: dict[str, list[str]] = {}  # by evaluation
+    for spec in plan.evaluations:
+        label = names.label(encode(replace(spec, step=None)))
+        steps.setdefault(label, []).append(END if spec.step is None else str(spec.step))
+    for label, own in steps.items():
+        if own != [END]:
+            yield f"every run is measured {AT} {', '.join(own)}: {label}"
+
+
+def _trained_again(plan: Plan, lab: Lab) -> Iterator[str]:
+    """Yield a line about the runs that an evaluation at a step without checkpoint trains again."""
+    steps = {task.run: task.lacking(lab.run(task.run)) for task in plan.tasks}
+    labels = run_labels(plan.trials)
+    again = [f"{labels[run]} {AT} {', '.join(map(str, own))}" for run, own in steps.items() if own]
+    if again:
+        more = f" and {len(again) - _NAMED} more" if len(again) > _NAMED else ""
+        yield f"trained again, for checkpoints that are not kept: {'; '.join(again[:_NAMED])}{more}"
+
+
+def _runs_table(plan: Plan, lab: Lab) -> Table:
+    """Return a row per run, as many as there is room for."""
+    labels = run_labels(plan.trials)
+    stopped = lab.sweep(plan.name).stopped() if plan.stop_early else {}
+    tasks = plan.tasks[:ROWS]
+    states = run_states(lab, [task.run for task in tasks], stopped)
+    rows = (
+        [
+            task.run,
+            labels[task.run],
+            str(task.spec.train.steps),
+            f"{cost(task.spec).speedup:.2f}x",
+            f"{cost(task.spec).train_flops:.2e}",
+            states[task.run],
+        ]
+        for task in tasks
+    )
+    return table(("run", "cell", "steps", "speed-up", "train FLOPs", "state"), rows)
+
+
+def _size(plan: Plan) -> str:
+    """Return `17 runs of tiny, DiT-12x32/2 (238,980 parameters) on fashion16, ...`."""
+    tasks = plan.tasks or plan.possible_tasks
+    sizes: dict[str, set[int]] = {}
+    for task in tasks:
+        sizes.setdefault(task.spec.model.name, set()).add(cost(task.spec).parameters)
+    models = ", ".join(f"{name} ({_span(own, ',')} parameters)" for name, own in sizes.items())
+    data = ", ".join(sorted({task.spec.data.source for task in tasks}))
+    steps = _span({task.spec.train.steps for task in tasks})
+    batch = _span({task.spec.train.batch for task in tasks})
+    roles = Counter(trial.role for trial in plan.trials)
+    counts = [counted(n, role) for role, n in roles.items()]
+    counts += [f"{counted(plan.parents, 'parent')} to start from"] * bool(plan.parents)
+    return (
+        f"{counted(len(plan.tasks), 'run')} of {plan.experiment}, {models} on {data}, {steps} steps"
+        f" of {batch}: {', '.join(counts)}"
+    )
+
+
+def _matched(plan: Plan) -> Iterator[str]:
+    """Yield what trials are matched in, and by how much of a step the worst is off."""
+    if plan.match is not None:
+        specs = {trial.run: trial.spec for trial in plan.possible_trials}
+        pairs = [(t.spec, specs[t.baseline]) for t in plan.possible_trials if t.baseline]
+        most = max(abs(steps_off(plan.price, own, dense)) for own, dense in pairs)
+        question = QUESTIONS[plan.match]
+        yield f"compared {question}: costs equal the baseline's to {most:.2g} of a step"
+
+
+def _span(numbers: Collection[float], form: str = "") -> str:
+    return span(f"{n:{form}}" for n in (min(numbers), max(numbers)))
+
+
+def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
+    """Return the training FLOPs of the runs that are certain, and the time that is left."""
+    flops = f"{plan.train_flops:.2e} training FLOPs"
+    if remaining.open_runs == 0:
+        return f"{flops}; everything is done" if plan.search is None else f"{flops}; no run is open"
+    trained = f" ({remaining.trained} trained, to be measured)" if remaining.trained else ""
+    runs = f"{flops}; {counted(remaining.open_runs, 'run')} open{trained}, {slots} at once"
+    if remaining.seconds is None:
+        return f"{runs}; no time is predicted (no run of this kind has ended on this device)"
+    hours = f"{remaining.device_seconds / 3600:,.3g} device-hours"
+    return f"{runs}: about {duration(remaining.seconds)} ({hours}), {remaining.source}"
+
+
+def _search(plan: Plan, spec: SearchSpec, lab: Lab) -> str:
+    """Return how large the space is, how much of it is tried, and what that costs at most."""
+    suggested = len(lab.sweep(plan.name).suggestions())
+    trials = min(spec.trials, len(plan.space))
+    seeds = sum(t.role == "trial" for t in plan.trials_of(plan.space[0]))
+    flops = sum(cost(task.spec).train_flops for task in pending_tasks(plan, lab))
+    return (
+        f"search by {spec.sampler}: {trials} of {len(plan.space)} cells, {suggested} suggested,"
+        f" {counted(seeds, 'run')} each, {spec.parallel} at once, for"
+        f" {' and '.join(spec.objectives)}; about {flops:.2e} training FLOPs, with cells from all"
+        " over the space for those to come"
+    )

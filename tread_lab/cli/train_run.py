@@ -1,0 +1,100 @@
+"""Trains one run, its parents first, and measures it as its experiment says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tread_lab.cli.console import say
+from tread_lab.cli.options import DONE, INTERRUPTED, UNFINISHED
+from tread_lab.cli.progress import tasks_progress
+from tread_lab.cli.resolve import check_device, run_spec
+from tread_lab.cli.show_status import show_run
+from tread_lab.config.errors import UserError
+from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.load import load_experiment
+from tread_lab.config.treatments import check_treatments, ema_notices
+from tread_lab.hardware import gpus as visible_gpus
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_state import RunState
+from tread_lab.sweep.data_digests import DataDigests
+from tread_lab.sweep.plan.devices import Devices, check_precisions
+from tread_lab.sweep.plan.disk import disk_line
+from tread_lab.sweep.plan.plan import with_whole_parents
+from tread_lab.sweep.preflight import check_references, preflight
+from tread_lab.sweep.queues import ListQueue
+from tread_lab.sweep.run_task import WorkerInfo
+from tread_lab.sweep.runner import InlineRunner, Interrupted
+from tread_lab.sweep.task import Task, failed, is_complete, reopen, with_ancestors
+from tread_lab.train.ranks import HereProcesses, OneProcess, Processes
+
+
+def train_run(
+    experiment: str,
+    overrides: Sequence[str],
+    *,
+    retry_failed: bool,
+    route: Sequence[str] | None,
+    rate: float | None,
+    device: str | None,
+    threads: int,
+    gpus: int | None,
+    processes: int | None,
+    hang_timeout: float | None,
+    root: str | None,
+) -> int:
+    """Train one run, its parents first, and measure it; return the exit code."""
+    check_device(device)
+    worker = WorkerInfo(hang_timeout=hang_timeout, processes=together(gpus, processes, device))
+    runner = InlineRunner(device=device, threads=threads, worker=worker)
+    lab, loaded = Lab.at(root), load_experiment(experiment, overrides)
+    spec = run_spec(with_whole_parents(loaded, lab), route, rate)
+    spec = DataDigests(lab, say).named(spec)
+    evaluations = decode_evaluations(loaded.evaluate, loaded.usual)
+    task = Task(spec, evaluations, loaded.usual.with_probes(evaluations))
+    if retry_failed:
+        reopen(lab, failed(lab, with_ancestors([task])))
+    check_references([(lab.run(task.run), task.evaluations)])
+    try:
+        if not is_complete(lab, task):
+            _complete(lab, task, runner)
+    except Interrupted:
+        say(
+            "interrupted, a checkpoint is saved; run the same command again to continue run"
+            f" {task.run}"
+        )
+        return INTERRUPTED
+    folder = lab.run(task.run)
+    show_run(folder)
+    ended = folder.state() is not RunState.FAILED and is_complete(lab, task)
+    return DONE if ended else UNFINISHED
+
+
+def _complete(lab: Lab, task: Task, runner: InlineRunner) -> None:
+    """Carry out what the run and its parents lack."""
+    open_tasks = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
+    specs = [task.spec for task in open_tasks]
+    check_treatments(specs)
+    devices = replace(Devices.here(runner.device), per_run=runner.worker.processes.count)
+    check_precisions((spec.precision for spec in specs), devices)
+    found = preflight(open_tasks, devices)
+    say(*found, *ema_notices(specs), disk_line(open_tasks, lab))
+    with tasks_progress(open_tasks, lab) as watch:
+        runner.run(lab, ListQueue(open_tasks), watch)
+
+
+def together(gpus: int | None, processes: int | None, device: str | None) -> Processes:
+    """Return how the processes of a run come to be: one for each GPU, or some on CPUs.
+
+    Raises:
+        UserError: this machine has not so many GPUs, or the device is of the other kind.
+    """
+    here = len(visible_gpus())
+    if processes and (gpus or (device != "cpu" and here)):
+        raise UserError("--processes: on CPUs, say --device cpu; --gpus says how many GPUs")
+    if gpus and device not in (None, "cuda"):
+        raise UserError(f"--device {device}: --gpus {gpus} takes the first GPUs; leave one out")
+    if gpus and gpus > here:
+        raise UserError(f"--gpus: {gpus} for a run, and this machine has {here}")
+    count = gpus or processes or 1
+    return OneProcess() if count == 1 else HereProcesses(count)

@@ -1,0 +1,289 @@
+"""What an evaluation is, and of which step: held-out loss, similarity, metrics of samples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Annotated, Any, Literal, get_args
+
+from tread_lab.config.bounds import Count, Positive, within
+from tread_lab.config.decode import decode, settle
+from tread_lab.config.errors import UserError, shown
+from tread_lab.config.guidance import GuidanceSpec
+from tread_lab.config.metrics import METRICS, ReferenceSpec
+from tread_lab.config.recipe import DDPM_LEVELS
+from tread_lab.config.registry import Registry
+from tread_lab.config.run import RunSpec
+from tread_lab.config.signature import signature
+
+END = "end"
+AT = "at"  # between an evaluation and its steps, and the key of the steps in a mapping
+BASELINE = "baseline"  # the step at which a run's baseline ends: its own end but under `match`
+_STEP = re.compile(r"(\d{1,9})(k?)|(\d{1,2}(?:\.\d+)?|100(?:\.0+)?)%", flags=re.IGNORECASE)
+
+
+def _is_step(step: int | str | None) -> None:
+    """Refuse what is neither a positive step, nor a share such as `50%`, nor `None`."""
+    if step is not None and step_of(step) != step:
+        raise UserError(f"must be a step, got {shown(step)}. Try 250 or 50%.")
+
+
+# A step of a run, a share of all steps such as `50%`, or `None` for the end.
+Step = Annotated[int | str | None, _is_step]
+
+
+def step_of(written: Any) -> int | str | None:
+    """Return the step that `250`, `50k`, `50%`, `baseline` or `end` means; the last is `None`.
+
+    Raises:
+        UserError: it is nothing of the kind.
+    """
+    text = str(written).strip().lower()
+    if text in (END, BASELINE):
+        return BASELINE if text == BASELINE else None
+    match = _STEP.fullmatch(text)
+    if match is None or float(match[1] or match[3]) == 0:
+        raise UserError(f"must be a step, got {shown(written)}. Try 250, 50% or end.")
+    if match[3] is None:
+        return int(match[1]) * (1000 if match[2] else 1)
+    share = float(match[3])
+    return None if share == 100 else f"{share:g}%"
+
+
+def steps_of(written: Any) -> tuple[int | str | None, ...]:
+    """Return the steps of `250, 50%, end`, of a list of such, or of one number; each once.
+
+    Raises:
+        UserError: a part is no step, or there is none.
+    """
+    if isinstance(written, str):
+        written = re.split(r"[,\s]+", written.strip().rstrip(","))
+    items = written if isinstance(written, list | tuple) else [written]
+    return tuple(dict.fromkeys(map(step_of, items or [""])))
+
+
+def joined(items: Sequence[Any]) -> list[Any]:
+    """Return the items of a list in which a comma between steps has made items of them.
+
+    `[fid@10k at 50000, 100000, kid@1k]` is a list of three; its second item belongs to the first.
+    A shell makes words of `fd@1k at 250 end`.
+    """
+    whole: list[Any] = []
+    for item in items:
+        before = whole[-1] if whole and isinstance(whole[-1], str) else ""
+        text = str(item).strip().lower()
+        is_step = text in (END, BASELINE) or _STEP.fullmatch(text)
+        if before and (item == AT or (is_step and f" {AT}" in before)):
+            item = f"{whole.pop()} {item}"
+        whole.append(item)
+    return whole
+
+
+def at_steps(evaluations: Iterable[EvaluationSpec], steps: int) -> tuple[EvaluationSpec, ...]:
+    """Return evaluations as a run of so many steps has them: shares are steps, its last is the end.
+
+    Raises:
+        UserError: a step lies beyond the run.
+    """
+    return tuple(dict.fromkeys(_at(spec, steps) for spec in evaluations))
+
+
+def _at(spec: EvaluationSpec, steps: int) -> EvaluationSpec:
+    step = spec.step
+    if step == BASELINE:  # of a sweep that matches nothing, and of a run of no sweep
+        step = None
+    if isinstance(step, str):
+        step = max(1, round(float(step.removesuffix("%")) / 100 * steps))
+    if step is not None and step > steps:
+        raise UserError(
+            f"evaluate: step {step} lies beyond the {steps} steps of training; shares such as"
+            f" `{AT} 25%, 50%, {END}` fit runs of any length"
+        )
+    step = None if step == steps else step
+    return spec if step == spec.step else replace(spec, step=step)
+
+
+def without_step(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree of an evaluation as it is at the end of a run."""
+    return {name: value for name, value in tree.items() if name != "step"}
+
+
+def end_signature(tree: Mapping[str, Any]) -> str:
+    """Return the signature of an evaluation's tree at the end of a run: equal for all its steps."""
+    return signature(decode(KINDS[tree["kind"]], without_step(tree)))
+
+
+def in_words(steps: Sequence[int]) -> str:
+    """Return `50000, 100000 and 400000`, or `none`."""
+    *most, last = [*map(str, steps)] or ["none"]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+# Solver -> the one process that it belongs to; `None` for the solvers of any.
+_OF_PROCESS = {"ddim": "ddpm", "ddpm": "ddpm", "sde": "flow", "heun_full": "flow"}
+SOLVERS = Registry[str | None]("solver", {"heun": None, "euler": None, **_OF_PROCESS})
+RESPACED = ("ddpm", "ddim")  # solvers that go in even steps of t
+SIT_LAST_STEP = 0.04  # of SiT's published SDE sampler
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerSpec:
+    """How images are generated; defaults are EDM's deterministic sampler as the paper uses it.
+
+    Attributes:
+        solver: `heun` and `euler` integrate the ODE of any process. `heun` ends with a step of
+            Euler, as EDM's, SiT's and REPA's code; `heun_full` does not, which is for a flow alone
+            and of second order there. `ddpm` takes DDPM's ancestral steps and `ddim` integrates its
+            ODE by Euler, both in even steps of t from 999 to 0 (OpenAI's `ddimN` is another grid:
+            0, 20, ..., 980 for 50); `sde` takes those of a flow's SDE with w_t = sigma_t (SiT).
+        steps: steps of the solver (Heun: 2 steps - 1 network calls; `heun_full`: 2 steps).
+        sigma_min, sigma_max, rho: EDM's noise grid (Karras et al. 2022, eq. 5), of which DDPM takes
+            the nearest of its levels; a flow goes in even steps of t.
+        last_step: of the `sde`, the last step in t, which adds no noise; 0.04 as in SiT.
+        precision: arithmetic of the network; the ODE is integrated in float64.
+        labels: `uniform` draws each label from the image's seed, `balanced` takes them in turn.
+        seed: image i has the seed `seed + i`, and depends on nothing else.
+    """
+
+    solver: Annotated[str, SOLVERS] = "heun"
+    steps: Annotated[int, within("[1, 10000]")] = 40
+    sigma_min: Positive = 0.002
+    sigma_max: Positive = 80.0
+    rho: Positive = 7.0
+    guidance: GuidanceSpec = field(default_factory=GuidanceSpec)
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = "fp32"
+    labels: Literal["uniform", "balanced"] = "uniform"
+    seed: int = 100_000
+    last_step: Annotated[float, within("(0, 1)")] | None = None
+
+    def __post_init__(self) -> None:
+        last: float | None = SIT_LAST_STEP if self.last_step is None else self.last_step
+        settle(self, last_step=last if self.solver == "sde" else None)
+        if self.sigma_min >= self.sigma_max:
+            raise UserError(
+                f"sigma_min: must be below sigma_max ({self.sigma_max:g}), got {self.sigma_min:g}"
+            )
+
+
+def respaced(n: int) -> list[int]:
+    """Return t - 1 = 999 i / (n - 1), rounded: the steps of a chain that is n long (Nichol &
+    Dhariwal 2021, section 4). As in OpenAI's code the stride is added up in float64, which decides
+    ties; a chain of one step, which has no stride there, starts from pure noise.
+    """
+    if n == 1:
+        return [DDPM_LEVELS - 1]
+    stride = (DDPM_LEVELS - 1) / (n - 1)
+    return [round(t) for t in accumulate([stride] * (n - 1), initial=0.0)]
+
+
+def check_solver(run: RunSpec, sampler: SamplerSpec) -> None:
+    """Refuse a solver that the process of `run` does not have."""
+    kind = run.process.kind
+    own = [name for name, process in SOLVERS.items() if process in (None, kind)]
+    if sampler.solver not in own:
+        raise UserError(
+            f"sampler.solver: must be one of {', '.join(own)} for the process {kind}, got"
+            f" {sampler.solver}"
+        )
+    if kind == "ddpm" and sampler.steps > DDPM_LEVELS:
+        raise UserError(f"sampler.steps: must be at most {DDPM_LEVELS} levels, got {sampler.steps}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldoutSpec:
+    """Loss on held-out images at fixed, stratified noise levels, dense and routed.
+
+    Attributes:
+        images: how many held-out images.
+        levels: equal-probability bins of the noise distribution; every image meets each once.
+        pick: which images, the `first` ones, or as many `even`ly spread over all held-out ones,
+            which are sorted by class where the data are.
+        step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
+    """
+
+    kind: Literal["heldout_loss"] = "heldout_loss"
+    images: Annotated[int, within("[2, inf)")] = 512
+    levels: Count = 8
+    step: Step = None
+    pick: Literal["first", "even"] = "first"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilaritySpec:
+    """Cosine similarity between the residual streams after every two blocks (paper: Fig. 4).
+
+    Attributes:
+        images, levels: how many held-out images, and noise levels of each.
+        pick: which images, as for the held-out loss.
+        step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
+    """
+
+    kind: Literal["layer_similarity"] = "layer_similarity"
+    images: Count = 64
+    levels: Count = 8
+    step: Step = None
+    pick: Literal["first", "even"] = "first"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesSpec:
+    """Metrics of `count` generated images, sampled once for all metrics.
+
+    Attributes:
+        metrics: `fd` (Frechet distance in the data set's own features), `fid` (the same in
+            Inception-2015 features, weights needed), `sfid` (in its spatial features), `kid`, `is`
+            (ADM's inception score), `is_shuffled` (torch-fidelity's), `precision`, `recall`;
+            without any, only the sample grid is drawn.
+        sampler: how images are generated; by default as the experiment says.
+        step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
+        reference: the file of statistics that the images are compared with; `None` for the data's
+            own held-out images, which names of metrics then say: `fid[heldout]@10k`.
+    """
+
+    kind: Literal["samples"] = "samples"
+    metrics: tuple[Annotated[str, METRICS], ...] = ()
+    count: Count = 64
+    sampler: SamplerSpec = field(default_factory=SamplerSpec)
+    step: Step = None
+    reference: ReferenceSpec | None = None
+
+    def __post_init__(self) -> None:
+        settle(self, metrics=tuple(dict.fromkeys(self.metrics)))
+        for name in self.metrics:
+            if self.count < (fewest := METRICS[name].fewest):
+                raise UserError(f"count: must be at least {fewest} for {name}, got {self.count}")
+
+
+EvaluationSpec = HeldoutSpec | SimilaritySpec | SamplesSpec
+KINDS: dict[str, type[EvaluationSpec]] = {spec.kind: spec for spec in get_args(EvaluationSpec)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationDefaults:
+    """Settings of evaluations that name none: those of an experiment, kept with each of its runs.
+
+    Names of metrics list only deviations from these settings.
+
+    Attributes:
+        sampler: the experiment's sampler as written; other fields have the defaults of the class.
+        reference: statistics that images are compared with; `None` for held-out images.
+        heldout_loss, layer_similarity: the first probe of each kind that is planned.
+    """
+
+    sampler: Mapping[str, Any] = field(default_factory=dict)
+    reference: ReferenceSpec | None = None
+    heldout_loss: HeldoutSpec = field(default_factory=HeldoutSpec)
+    layer_similarity: SimilaritySpec = field(default_factory=SimilaritySpec)
+
+    def with_probes(self, planned: Iterable[EvaluationSpec]) -> EvaluationDefaults:
+        """Return the defaults with the first planned probe of each kind."""
+        probes = [spec for spec in planned if not isinstance(spec, SamplesSpec)]
+        first = {spec.kind: replace(spec, step=None) for spec in reversed(probes)}
+        return replace(self, **first)  # type: ignore[arg-type]
+
+    def without_folders(self) -> EvaluationDefaults:
+        """Return the defaults with a reference that is found by its name."""
+        named = None if self.reference is None else replace(self.reference, path=None)
+        return replace(self, reference=named)

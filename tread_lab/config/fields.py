@@ -1,0 +1,284 @@
+"""Dotted fields of a run's plain tree: their names, their values, setting them, and `then`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tread_lab.config.decode import (
+    classes_of,
+    decode,
+    decode_field,
+    decode_value,
+    encode,
+    fields_of,
+    opened,
+)
+from tread_lab.config.errors import Mistakes, UserError, near, placed, shown, suggest
+from tread_lab.config.routes import RouteSpec
+from tread_lab.config.run import BESIDE, InitSpec, RunSpec
+
+TOP = tuple(field.name for field in dataclasses.fields(RunSpec))
+SHORT = ("route", "rate")  # the first route, and the selection rate of all routes
+_OF_OTHER_RUNS = re.compile(r"^((then|init_from\.run)\.)+")
+# Keys below an axis in sweeps of W&B and Ray Tune.
+_RANGE_KEYS = re.compile(r"(.+)\.(min|max|values?|distribution|grid_search)")
+
+
+def is_computed(value: Any) -> bool:
+    """Whether a value is an expression to compute: `=B-4`."""
+    return isinstance(value, str) and value.startswith("=")
+
+
+def has_computed(value: Any) -> bool:
+    """Whether there is an `=expression` anywhere in a plain tree."""
+    if isinstance(value, Mapping):
+        return any(map(has_computed, value.values()))
+    return any(map(has_computed, value)) if isinstance(value, list | tuple) else is_computed(value)
+
+
+def check_fields(
+    fields: Iterable[tuple[str, Any]], place: str = "", others: Iterable[str] = SHORT
+) -> None:
+    """Refuse dotted fields that no run has, and values that none of them can have.
+
+    Args:
+        place: where they are written, with a dot, such as `axes.`.
+        others: names that are valid beside the dotted fields.
+
+    Raises:
+        UserError: every one of them.
+    """
+    hints, wrong = dict[str, list[Any]](), Mistakes()
+    for name, hint in _walk(RunSpec, ""):
+        hints.setdefault(name, []).append(hint)
+    for key, value in fields:
+        own = _OF_OTHER_RUNS.sub("", key)
+        own = "route.rate" if own == "rate" else own
+        with wrong:
+            if (axis := _RANGE_KEYS.fullmatch(own)) is not None and axis[1] in hints:
+                remedy = "Try [1e-3, 3e-3] or 1e-4..1e-2 log."
+                raise UserError(f"must be values or a range. {remedy}").at(f"{place}{axis[1]}")
+            if own not in {*hints, "route", "then"}:
+                raise UserError(f"no such field{near_field(own, others)}").at(f"{place}{key}")
+            if own not in ("then", "init_from.run") and not has_computed(value):
+                _check_value(hints.get(own, [RouteSpec]), value, f"{place}{key}")
+    wrong.check()
+
+
+def _check_value(hints: Sequence[Any], value: Any, path: str) -> None:
+    """Refuse a value that no field of a name can have; classes of several kinds may share one."""
+    wrong = Mistakes()
+    for hint in hints:
+        with wrong:
+            decode_value(hint, value, path)
+            return
+    raise UserError(wrong[-1])
+
+
+def near_field(key: str, others: Iterable[str] = SHORT) -> str:
+    """Return `, did you mean 'train.lr'?` for `lr` or `trian.lr`, else the names at the top.
+
+    Args:
+        others: names that are valid beside the dotted fields.
+    """
+    if (meant := near(key, {*others, *all_fields()})) is not None:
+        return f", did you mean {meant!r}?"
+    return suggest(key, {name for name in (*others, *TOP) if "." not in name})
+
+
+def all_fields(cls: type = RunSpec) -> tuple[str, ...]:
+    """Return every dotted field of a run or another spec, without those of its parents."""
+    return tuple(dict.fromkeys(name for name, _ in _walk(cls, "")))
+
+
+def _walk(cls: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted fields below a dataclass, with their types."""
+    for name, (hint, _) in fields_of(cls).items():
+        yield prefix + name, hint
+        below = "route." if name == "routes" else f"{prefix}{name}."
+        for part in classes_of(hint) if cls is not InitSpec else ():
+            yield from _walk(part, below)
+
+
+def field_value(tree: Mapping[str, Any], key: str) -> Any:
+    """Return a dotted field of the run of `tree`: as it is written, else its default.
+
+    Raises:
+        KeyError: no run has the field.
+    """
+    head, *below = key.split(".")
+    try:
+        return value_at(tree, [head, *below])
+    except KeyError:
+        default = fields_of(RunSpec)[head].default
+        part = encode(decode_field(RunSpec, head, tree[head])) if head in tree else encode(default)
+        return value_at(None if part is dataclasses.MISSING else part, below)
+
+
+def value_at(tree: Any, keys: Sequence[str]) -> Any:
+    """Return what lies in nested mappings under one key after another.
+
+    Raises:
+        KeyError: a key is missing, or its place is no mapping.
+    """
+    for key in keys:
+        if not isinstance(tree, Mapping):
+            raise KeyError(key)
+        tree = tree[key]
+    return tree
+
+
+def dotted(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves by dotted name: `{train: {lr: 1}}` gives (`train.lr`, 1); lists and empty
+    mappings stay whole."""
+    for name, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from dotted(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def leaves_of(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the dotted fields that fields and their nested mappings set; a route is whole, and so
+    is what has a `kind` and a system beside the loss."""
+    leaves = dict[str, Any]()
+    for name, value in _in_order(fields):
+        whole = not isinstance(value, Mapping) or name in ("route", *BESIDE) or "kind" in value
+        whole = whole or not value
+        leaves |= {f"{prefix}{name}": value} if whole else leaves_of(value, f"{prefix}{name}.")
+    return leaves
+
+
+def names_of(fields: Mapping[str, Any]) -> dict[str, None]:
+    """Return the fields that dotted fields set, those of a route by one name each."""
+    names = dict[str, None]()
+    for name, value in fields.items():
+        routes = [value] if name == "route" else value if name == "routes" else []
+        first = routes[0] if isinstance(routes, list) and routes else {}
+        with contextlib.suppress(UserError):  # which is raised where the route is decoded
+            names |= dict.fromkeys(f"route.{part}" for part in opened(RouteSpec, first))
+        names |= dict.fromkeys(own for own, _ in dotted({name: value}))
+    short = {"route": "routes", "rate": "route.rate"}
+    return dict.fromkeys(short.get(name, name) for name in names)
+
+
+def set_once(places: dict[str, str], names: Iterable[str], place: str) -> None:
+    """Note the place that sets some fields; refuse a second one."""
+    for name in names:
+        if (other := places.setdefault(name, place)) != place:
+            raise UserError(f"{other} and {place} both set {name}; write one of them")
+
+
+def _in_order(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return fields as they have to be set, however they are written: whole ones before their
+    parts, a kind before what belongs to it, the first route after all routes, and the rate after
+    the routes that have it."""
+
+    def place(item: tuple[str, Any]) -> tuple[object, ...]:
+        name = str(item[0])
+        return name == "rate", name.count("."), name == "route", not name.endswith(".kind")
+
+    return sorted(fields.items(), key=place)
+
+
+def merged(cls: Any, under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain tree of a dataclass with some fields set, by their dotted names or nested.
+
+    A mapping sets only what it names, on top of what a shorthand stands for; another `kind` starts
+    anew. In a run `route` is the first of its routes, and `rate` that of all.
+
+    Args:
+        cls: the dataclass; `None` for mappings of any keys.
+
+    Raises:
+        UserError: a part is set of what is no mapping; names it.
+    """
+    tree = dict(under)
+    for name, value in over.items() if cls is None else _in_order(over):
+        head, _, rest = (name, "", "") if name in tree else str(name).partition(".")
+        with placed("" if cls is RunSpec and head in SHORT else head):
+            if cls is RunSpec and head in SHORT:
+                tree["routes"] = _routed(tree.get("routes"), head, rest, value)
+            elif cls is RunSpec and head == "then":
+                tree[head] = _phase(tree.get(head), {rest: value} if rest else value)
+            else:
+                known = fields_of(cls) if cls else {}
+                options = classes_of(known[head].hint) if head in known else ()
+                below = tree.get(head, {} if rest else None)
+                if rest and not options and not isinstance(below, Mapping):
+                    raise UserError(f"must be a mapping, got {shown(below)}")
+                tree[head] = _over(options, below, {rest: value} if rest else value)
+    return tree
+
+
+def _over(options: Sequence[Any], below: Any, value: Any) -> Any:
+    """Return one field's value over another, as `merged` does of the parts of a mapping.
+
+    Args:
+        options: the dataclasses that the field may be, told apart by `kind` where there are
+            several; the first is meant where none is written.
+    """
+    kinds = {getattr(option, "kind", None): option for option in options}
+    usual = next(iter(kinds), None)
+    if usual is not None:
+        value, below = ({"kind": x} if isinstance(x, str) else x for x in (value, below))
+    if not isinstance(value, Mapping) or not (options or isinstance(below, Mapping)):
+        return value
+    under = opened(options[0], below) if options and below is not None else below or {}
+    kind = under.get("kind", usual)
+    if value.get("kind", kind) != kind:
+        under, kind = {}, value["kind"]
+    return merged(kinds.get(str(kind), kinds.get(None)), under, value)
+
+
+def _phase(below: Any, value: Any) -> Any:
+    """Return what `then` says over what it said: the fields of the run that goes on, by dotted
+    name, which are set once the run before is known."""
+    if not isinstance(value, Mapping):
+        return value
+    return {**leaves_of(below if isinstance(below, Mapping) else {}), **leaves_of(value)}
+
+
+def _routed(routes: Any, head: str, rest: str, value: Any) -> list[dict[str, Any]]:
+    """Return routes with `route`, a part of it, or `rate` set."""
+    first, *others = routes_of(routes or [{}])
+    if head == "rate":
+        return [{**route, "rate": value} for route in (first, *others)]
+    return [{**first, **({rest: value} if rest else opened(RouteSpec, value))}, *others]
+
+
+def routes_of(routes: Any) -> list[dict[str, Any]]:
+    """Return routes as mappings, `2->8` written out.
+
+    Raises:
+        UserError: not a list of routes.
+    """
+    if not isinstance(routes, list | tuple):
+        raise UserError(f"routes: must be a list, got {shown(routes)}. Try routes: ['2->8'].")
+    with placed("routes"):
+        return [dict(opened(RouteSpec, route)) for route in routes]
+
+
+def run_of(tree: Mapping[str, Any], path: str = "") -> RunSpec:
+    """Return the run of a tree; with `then: {fields}` the run that goes on from it, fields changed.
+
+    `{..., then: {routes: [], train: {steps: 100}}}` is 100 dense steps that start from the weights
+    of the run without `then`, which becomes its parent (`init_from`).
+
+    Raises:
+        UserError: `then` is no mapping, or a field is wrong.
+    """
+    parent = {key: value for key, value in tree.items() if key != "then"}
+    then = tree.get("then")
+    if then is None:
+        return decode(RunSpec, parent, path)
+    if not isinstance(then, Mapping):
+        raise UserError(f"then: must be a mapping, got {shown(then)}. Try then: {{routes: []}}.")
+    with placed("then"):
+        child = merged(RunSpec, {**parent, "init_from": None}, then)
+    start = {**(child["init_from"] or {}), "run": encode(run_of(parent, path))}
+    return run_of({**child, "init_from": start}, path)

@@ -1,0 +1,246 @@
+"""Guidance at inference: a strong and a weak branch, the weight between them, and where it acts."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from tread_lab.config.bounds import Count, NotNegative, Rate
+from tread_lab.config.cell import Tree
+from tread_lab.config.decode import decode, settle
+from tread_lab.config.errors import UserError, placed
+from tread_lab.config.routes import RouteSpec, check_selections, resolve_routes, spans_of
+from tread_lab.config.run import RunSpec
+from tread_lab.config.units import short
+
+_NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateSpec:
+    """A selection rate over sampling: `0.5` is constant, `0.6->0` a cosine from noise to data.
+
+    Attributes:
+        first: rate of the first network call, at pure noise.
+        last: rate of the last network call.
+    """
+
+    first: Rate = 0.0
+    last: Rate = 0.0
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        match = re.fullmatch(rf"({_NUMBER})(?:->({_NUMBER}))?", str(value))
+        if match is None:
+            raise UserError(f"must be a rate, got {value!r}. Try 0.5, or '0.6->0' for a cosine.")
+        return {"first": float(match[1]), "last": float(match[2] or match[1])}
+
+    def at(self, progress: float) -> float:
+        """Return the rate when `progress` in [0, 1] of the sampling is done (SG: cosine decay)."""
+        return self.last + (self.first - self.last) * (1 + math.cos(math.pi * progress)) / 2
+
+    @property
+    def zero(self) -> bool:
+        """Whether no token is ever routed."""
+        return self.first == self.last == 0
+
+    def __str__(self) -> str:
+        ends = dict.fromkeys((self.first, self.last))
+        return "->".join(map(short, ends))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchSpec:
+    """One branch of the sum.
+
+    Attributes:
+        label: `class` sees the image's class, `none` the null class.
+        rate: selection rate of the routes that this branch takes.
+        path: `dropped` puts mask tokens in the place of all that SPRINT's deep blocks would give,
+            and does not run these blocks.
+        step: an earlier checkpoint of the same run; `None` for its last.
+    """
+
+    label: Literal["class", "none"] | None = None
+    rate: RateSpec = field(default_factory=RateSpec)
+    step: Count | None = None
+    path: Literal["full", "dropped"] = "full"
+
+    def __post_init__(self) -> None:
+        if self.path == "dropped" and not self.rate.zero:
+            raise UserError(f"path: must be full with a rate, got dropped and {self.rate}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuidanceSpec:
+    """w D_strong + (1 - w) D_weak; `2.0` alone is classifier-free guidance with that weight.
+
+    What the weak branch lacks names the method: its class (CFG, Ho & Salimans 2022), tokens
+    (sparse guidance, SG), training (autoguidance, Karras et al. 2024), SPRINT's deep path and its
+    class (path-drop guidance, PDG: `{weight: 3, weak: {path: dropped}}`), or several of them.
+
+    Attributes:
+        weight: w; 1 is the strong branch alone.
+        strong: by default it sees the class, is dense and is the last checkpoint.
+        weak: without a label of its own it drops the class if it is otherwise the strong one,
+            and keeps it if its rate or its checkpoint differs: sparse guidance has two conditional
+            branches, `label: none` makes it CFG and sparse guidance in one. A branch without its
+            deep path drops the class too, as SPRINT's code does; `label: class` keeps it.
+        interval: noise levels (lowest, highest) within which guidance acts; `None` for all levels.
+            Outside, the strong branch stands alone.
+        channels: which channels are guided: all, or the first three as in the original DiT; the
+            others are those of the strong branch.
+        routes: where routed tokens skip; by default the run's own routes. Their rates have no
+            effect, those of the branches do.
+    """
+
+    weight: NotNegative = 1.0
+    strong: BranchSpec = field(default_factory=BranchSpec)
+    weak: BranchSpec = field(default_factory=BranchSpec)
+    interval: tuple[float, float] | None = None
+    channels: Literal["all", "first3"] = "all"
+    routes: tuple[RouteSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Write out what is implied, and forget what has no effect: equal sums are equal specs."""
+        if self.interval is not None and self.interval[0] > self.interval[1]:
+            raise UserError(f"interval: must be [lowest, highest], got {list(self.interval)}")
+        strong, weak = self.strong, self.weak
+        alike = (strong.rate, strong.step) == (weak.rate, weak.step)
+        unlabelled = alike or weak.path == "dropped"
+        weak = replace(weak, label=weak.label or ("none" if unlabelled else "class"))
+        strong = replace(strong, label=strong.label or "class")
+        if self.weight == 1 or weak == strong:  # the strong branch alone
+            weak = BranchSpec(label="none")
+            settle(self, weight=1.0, interval=None, channels="all")
+        settle(self, strong=strong, weak=weak)
+        dense = self.strong.rate.zero and self.weak.rate.zero
+        routes = () if dense else tuple(replace(r, rate=0.5) for r in self.routes)
+        settle(self, routes=routes)
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        return {"weight": value}
+
+    @property
+    def branches(self) -> tuple[BranchSpec, ...]:
+        """The branches that are computed at all."""
+        return (self.strong,) if self.weight == 1 else (self.strong, self.weak)
+
+    @property
+    def method(self) -> str:
+        """What is combined, in a few letters: `CFG`, `SG(0.5/0.9)`, `CFG+AG(200)`, or empty."""
+        strong, weak = self.strong, self.weak
+        parts = ["unconditional"] if strong.label == "none" else []
+        parts += [f"step({strong.step})"] if strong.step is not None else []
+        parts += ["path dropped"] if strong.path == "dropped" else []
+        if self.weight == 1:
+            parts += [] if strong.rate.zero else [f"routed({strong.rate})"]
+            return "+".join(parts)
+        pdg = weak.path != strong.path
+        parts += ["CFG"] if weak.label != strong.label and not pdg else []
+        parts += [f"PDG{'' if weak.label != strong.label else '(class)'}"] if pdg else []
+        parts += [f"AG({weak.step or 'last'})"] if weak.step != strong.step else []
+        sparse = not (strong.rate.zero and weak.rate.zero)
+        parts += [f"SG({strong.rate}/{weak.rate})"] if sparse else []
+        return "+".join(parts)
+
+
+def in_short(tree: GuidanceSpec | Tree) -> dict[str, Any]:
+    """Return what tells guidances apart: w, method, interval, channels, routes; `None` if usual."""
+    guidance = decode(GuidanceSpec, tree)
+    channels = None if guidance.channels == "all" else guidance.channels
+    routes = "+".join(route.in_full for route in guidance.routes) or None
+    where = {"interval": guidance.interval, "channels": channels, "routes": routes}
+    return {"w": guidance.weight, "method": guidance.method, **where}
+
+
+def beyond_weight(guidance: GuidanceSpec | Tree) -> str:
+    """Return what a weight alone does not say: ` AG(250)`, ` interval=[0.2, 5.0]`; nothing for CFG
+    or no guidance."""
+    short = in_short(guidance)
+    method = "" if short["method"] == "CFG" else short["method"]
+    more = {k: v for k, v in short.items() if k not in ("w", "method") and v is not None}
+    parts = [method, *(f"{k}={[*v] if isinstance(v, tuple) else v}" for k, v in more.items())]
+    return "".join(f" {part}" for part in parts if part)
+
+
+def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
+    """Return the routes at inference; none if no branch has a rate or drops its path.
+
+    Raises:
+        UserError: there is a rate but no route to apply it to, a selection the network lacks, or a
+            path to drop in a network that has only one.
+    """
+    dropped = any(branch.path == "dropped" for branch in guidance.branches)
+    if dropped and not run.bypass.two_paths:
+        raise UserError(
+            "guidance: path: dropped needs a network of two paths; this run has no `bypass: sprint`"
+        )
+    if not dropped and all(branch.rate.zero for branch in guidance.branches):
+        return ()
+    routes = resolve_routes(guidance.routes, run.model.depth) or run.routes
+    if not routes:
+        raise UserError(
+            "guidance.routes: a branch has a selection rate, but this run was trained without"
+            ' routes; say where to route, e.g. guidance: {routes: ["2->B-4"]}'
+        )
+    with placed("guidance"):
+        check_selections(routes, run.tokens, scans=run.model.scans)
+    return routes
+
+
+def check_guidance(run: RunSpec, guidance: GuidanceSpec) -> None:
+    """Refuse what an evaluation of `run` will lack, before it is trained."""
+    routes_taken(run, guidance)
+    last, kept = run.train.steps, run.execution.keep_steps
+    for step in (branch.step for branch in guidance.branches if branch.step is not None):
+        if step > last:
+            raise UserError(f"guidance: step {step} lies beyond the {last} steps of training")
+        if step != last and step not in kept:
+            raise UserError(
+                f"guidance: no checkpoint of step {step} is kept; add it to execution.keep_steps,"
+                f" which is {list(kept)}"
+            )
+
+
+def check_branches(run: RunSpec, guidance: GuidanceSpec, step: int | str | None) -> None:
+    """Refuse two branches that differ in their checkpoints alone and have the same one, routes of
+    other blocks than those whose end is a part of the network, and labels that no step saw.
+
+    Args:
+        step: at which the run is measured, `None` for its end.
+    """
+    in_network = run.bypass.weights(run.routes) is not None
+    if in_network and spans_of(routes_taken(run, guidance)) not in ((), run.spans):
+        raise UserError(
+            f"guidance.routes: in a run with bypass {run.bypass.kind} the end of the route is a"
+            " part of the network; leave them out"
+        )
+    _check_labels(run, guidance)
+    if len(guidance.branches) == 1:
+        return
+    last = step if isinstance(step, int) else run.train.steps
+    steps = {branch.step or last for branch in guidance.branches}
+    if len(steps) == 1 and len({replace(branch, step=None) for branch in guidance.branches}) == 1:
+        raise UserError(
+            f"guidance: step {last} is that of both branches, so that nothing is guided;"
+            " name an earlier one"
+        )
+
+
+def _check_labels(run: RunSpec, guidance: GuidanceSpec) -> None:
+    """Refuse the null class, or classes, where neither the run nor one before it saw them."""
+    labels = {branch.label for branch in guidance.branches}
+    if "none" in labels and not run.may_know("none"):
+        raise UserError(
+            "guidance: it takes the null class, which is never trained where train.label_drop is 0;"
+            " raise that, or give the weak branch a rate or a step"
+        )
+    if "class" in labels and not run.may_know("class"):
+        raise UserError(
+            "guidance: it takes classes, which are never trained where train.label_drop is 1;"
+            " images without one: sampler.guidance={strong: {label: none}}"
+        )

@@ -1,0 +1,238 @@
+"""What a network is: backbones and their options, published sizes, names such as `DiT-XL/2`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
+
+from tread_lab.config.bounds import Count, Natural, Positive, within
+from tread_lab.config.decode import settle
+from tread_lab.config.errors import UserError, lookup, suggest
+from tread_lab.config.registry import Registry
+
+# DiT paper, table 1: depth, width, heads
+SIZES = {"S": (12, 384, 6), "B": (12, 768, 12), "L": (24, 1024, 16), "XL": (28, 1152, 16)}
+# The word before a size, as in `DiT-S/2`; that of a plugin is its name.
+FAMILIES = {"DiT": "dit", "LightningDiT": "dit", "MDT": "dit", "RWKV": "rwkv", "Mamba": "mamba"}
+STATE = 16  # S of a published Mamba
+MLP_SHARE = {"gelu": 1.0, "swiglu": 2 / 3}  # of d mlp_ratio, so that both have the same parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backbone:
+    """What specs need of a backbone.
+
+    Attributes:
+        scans: whether it reads its tokens in order, so that only whole rows may leave.
+        compiles: whether a compiler takes a block in one graph; Mamba's scan is a loop over tokens,
+            which it would unroll.
+        alike: whether all blocks cost the same; else the cost of each is counted by itself.
+        texts: whether text tokens may stand beside the image's in a block.
+        options: the fields of a `ModelSpec` that it has beside depth, width, patch and init.
+    """
+
+    scans: bool = False
+    compiles: bool = True
+    alike: bool = True
+    texts: bool = False
+    options: tuple[str, ...] = ()
+
+
+BACKBONES = Registry(
+    "backbone",
+    {
+        "dit": Backbone(
+            texts=True,
+            options=(
+                *("heads", "mlp_ratio", "norm", "mlp", "rope", "qk_norm"),
+                *("relative_bias", "trained_positions"),
+            ),
+        ),
+        "rwkv": Backbone(scans=True, options=("mlp_ratio",)),
+        "mamba": Backbone(scans=True, compiles=False, options=("state",)),
+    },
+)
+# The block of LightningDiT's four published configurations; none of them normalises queries and
+# keys (`use_qknorm: false`), which its code recommends where the loss becomes NaN.
+LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True}
+# The block and the positions of MDT (Gao et al. 2023); what it trains beside them is a bypass.
+MDT = {"relative_bias": True, "trained_positions": True}
+OPTIONS = {**LIGHTNING, "qk_norm": True, **MDT}
+# Families of DiT blocks, the more special first: those options make this name.
+BLOCKS: dict[str, dict[str, Any]] = {"LightningDiT": LIGHTNING, "MDT": MDT}
+# TREAD, table 2, gives the parameters of these two and for RWKV the 12 blocks; the widths are ours,
+# chosen so that 12 blocks have those parameters within 1% (210.7M and 111.6M).
+COUNTED = {"RWKV-210M": (12, 952), "Mamba-111M": (12, 960)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """A denoising network of equal blocks; `DiT-S/2` is short for the published size, patch 2.
+
+    Attributes:
+        backbone: `dit` (attention), `rwkv` (Diffusion-RWKV) or `mamba` (bidirectional Mamba).
+        depth: B, the number of blocks.
+        width: d, the width of a token.
+        heads: attention heads; must divide the width. Scans have none and forget it.
+        patch: p, the side of a patch in latent pixels.
+        mlp_ratio: hidden width of the MLP over d; SwiGLU has 2/3 of it. Mamba has no MLP.
+        norm, mlp, rope, qk_norm: DiT's block as published, or the parts of LightningDiT's: RMSNorm,
+            SwiGLU, rotary positions; its code can also normalise queries and keys, and no published
+            configuration does.
+        state: S, the state of a Mamba channel.
+        relative_bias: attention has a trained bias for each difference of two places and each head
+            (MDT).
+        trained_positions: positions start as the fixed ones and are trained (MDT).
+        init: `adaln_zero` zeroes the modulations and the output last (DiT); `official_code`
+            follows the published TREAD code, whose Xavier pass overwrites those zeros.
+    """
+
+    backbone: Annotated[str, BACKBONES] = "dit"
+    depth: Annotated[int, within("[1, 10000]")]
+    width: Count
+    heads: Natural = 0
+    patch: Count = 2
+    mlp_ratio: Positive = 4.0
+    norm: Literal["layer", "rms"] = "layer"
+    mlp: Literal["gelu", "swiglu"] = "gelu"
+    rope: bool = False
+    qk_norm: bool = False
+    state: Count = STATE
+    init: Literal["adaln_zero", "official_code"] = "adaln_zero"
+    relative_bias: bool = False
+    trained_positions: bool = False
+
+    def __post_init__(self) -> None:
+        options, usual = BACKBONES[self.backbone].options, {f.name: f.default for f in fields(self)}
+        for name in (*OPTIONS, "state"):
+            if name not in options and getattr(self, name) != usual[name]:
+                owner = next(b for b, own in BACKBONES.items() if name in own.options)
+                raise UserError(f"{name}: requires the backbone {owner}, got {self.backbone}")
+        if "heads" in options:
+            self._check_heads()
+        if self.width % 4:
+            raise UserError(f"width: must be a multiple of 4, for 2-D positions, got {self.width}")
+        scanned = ("heads", "mlp_ratio")
+        settle(self, **{name: usual[name] for name in scanned if name not in options})
+
+    def _check_heads(self) -> None:
+        if self.heads == 0:
+            raise UserError(f"heads: must divide the width. Try heads={usual_heads(self.width)}.")
+        if self.width % self.heads:
+            raise UserError(f"heads: must divide the width {self.width}, got {self.heads}")
+        if self.rope and self.width // self.heads % 4:
+            raise UserError(
+                f"rope: must have heads of a multiple of 4, got {self.width // self.heads}"
+            )
+        if self.rope and self.relative_bias:
+            raise UserError("relative_bias: must be false with rotary positions. Try rope=false.")
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        """Return `DiT-XL/2`, `RWKV-210M/2` or `LightningDiT-B/1+qk_norm` as fields.
+
+        A custom size is depth x width; heads of attention other than `usual_heads` follow
+        (`DiT-12x32x4/2`), of a Mamba the state. `/2` is the patch; options of a block may follow.
+
+        Raises:
+            UserError: no such family or size; a near miss is suggested.
+        """
+        name, *added = value.split("+") if isinstance(value, str) else [""]
+        match = re.fullmatch(r"(\w+)-(\w+)/(\d{1,9})", name)
+        backbone = FAMILIES.get(match[1], match[1]) if match else ""
+        shape = _shape(backbone, match[1], match[2]) if match and backbone in BACKBONES else None
+        if match is None or shape is None:
+            raise UserError(f"unknown model {value!r}{_hint(value)}")
+        options = dict(BLOCKS.get(match[1], {}))
+        options |= {option: lookup(OPTIONS, option, value) for option in added}
+        return {"backbone": backbone, **shape, "patch": int(match[3]), **options}
+
+    @property
+    def name(self) -> str:
+        """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch); heads that
+        are not the usual ones, and another state, are said as in `DiT-12x32x4/2`.
+
+        Options of the modern block are appended (`DiT-S/2+rope`); RMSNorm, SwiGLU and rotary
+        positions together make a LightningDiT, a relative bias and trained positions an MDT.
+        """
+        chosen = [option for option, value in OPTIONS.items() if getattr(self, option) == value]
+        families = {backbone: family for family, backbone in reversed(FAMILIES.items())}
+        family = families.get(self.backbone, self.backbone)
+        special = next((name for name, own in BLOCKS.items() if own.keys() <= {*chosen}), None)
+        if special is not None:
+            family = special
+            chosen = [option for option in chosen if option not in BLOCKS[special]]
+        return "+".join([f"{family}-{_size(self, family)}/{self.patch}", *chosen])
+
+    @property
+    def scans(self) -> bool:
+        """Whether tokens are read in order, so that only whole rows may leave."""
+        return BACKBONES[self.backbone].scans
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether tokens of a text, which have no place in the image, may stand in its blocks."""
+        return BACKBONES[self.backbone].texts and not (self.rope or self.relative_bias)
+
+    @property
+    def hidden(self) -> int:
+        """h, the hidden width of the MLP."""
+        return int(MLP_SHARE[self.mlp] * int(self.width * self.mlp_ratio))
+
+
+def depth_of(name: str) -> int:
+    """Return B, the number of blocks, of a `ModelSpec.name`.
+
+    Raises:
+        UserError: no such size.
+    """
+    size = name.partition("-")[2].partition("/")[0]
+    custom = re.fullmatch(r"(\d+)x\d+(?:x\d+)?", size)
+    depths = {key.rpartition("-")[2]: shape[0] for key, shape in {**SIZES, **COUNTED}.items()}
+    return int(custom[1]) if custom else lookup(depths, size, "model")
+
+
+def _shape(backbone: str, family: str, size: str) -> dict[str, int] | None:
+    """Return depth, width and, where there is attention, heads; `None` for an unknown size."""
+    names = ["depth", "width", *(n for n in BACKBONES[backbone].options if n in ("heads", "state"))]
+    if size in SIZES:
+        published = dict(zip(("depth", "width", "heads"), SIZES[size]))
+        return {name: number for name, number in published.items() if name in names}
+    if f"{family}-{size}" in COUNTED:
+        return dict(zip(names, COUNTED[f"{family}-{size}"]))
+    match = re.fullmatch(r"(\d{1,9})x(\d{1,9})(?:x(\d{1,9}))?", size)
+    numbers = [int(number) for number in match.groups() if number] if match else []
+    if not 2 <= len(numbers) <= len(names):
+        return None
+    shape = dict(zip(names, numbers))
+    return {"heads": usual_heads(shape["width"]), **shape} if "heads" in names else shape
+
+
+def usual_heads(width: int) -> int:
+    """Return the heads that a custom size has where it does not say them: 64 wide, at least two."""
+    return max(2, width // 64)
+
+
+def _size(model: ModelSpec, family: str) -> str:
+    shape = (model.depth, model.width)
+    for size, (*published, heads) in SIZES.items():
+        if (*published,) == shape and model.heads in (0, heads):
+            return size
+    for name, counted in COUNTED.items():
+        if name.startswith(f"{family}-") and counted == shape:
+            return name.removeprefix(f"{family}-")
+    usual = {"heads": usual_heads(model.width), "state": STATE}
+    own = (name for name in BACKBONES[model.backbone].options if name in usual)
+    extra = [n for name in own if (n := getattr(model, name)) != usual[name]]
+    return "x".join(map(str, [*shape, *extra]))
+
+
+def _hint(value: Any) -> str:
+    families = (*FAMILIES, *(name for name in BACKBONES if name not in BACKBONES.built_in))
+    names = [f"{family}-{size}/{p}" for family in families for size in SIZES for p in (1, 2, 4, 8)]
+    names += [f"{name}/2" for name in COUNTED]
+    same = [name for name in names if name.lower() == str(value).lower()]
+    near = suggest(str(value), same or names)
+    examples = "DiT-B/2, RWKV-S/2 or Mamba-12x32/2, or name the module that adds it in plugins"
+    return near if "did you mean" in near else f"; write e.g. {examples}"

@@ -1,0 +1,256 @@
+"""How a run is trained: the process, the loss, steps, batch and optimizer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from tread_lab.config.bounds import Count, Natural, NotNegative, Positive, Rate, Share, within
+from tread_lab.config.decode import settle
+from tread_lab.config.errors import UserError
+from tread_lab.config.registry import Registry, import_plugins
+from tread_lab.config.systems import SystemSpec, Variants
+
+if TYPE_CHECKING:
+    from tread_lab.config.run import RunSpec
+
+DDPM_LEVELS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class EDMSpec:
+    """EDM's preconditioning and noise distribution (Karras et al. 2022, table 1)."""
+
+    kind: Literal["edm"] = "edm"
+    p_mean: float = -1.2
+    p_std: Positive = 1.2
+    sigma_data: Positive = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowSpec:
+    """Flow matching on straight paths, as SiT trains (z_t = (1 - t) x + t eps, target eps - x).
+
+    Attributes:
+        time: training distribution of t: `logit_normal` is sigmoid(N(0, 1)), or `uniform`.
+        direction: weight of the mean of 1 - cos(v, target) over the channels of each place, which
+            the loss has beside the squared error; LightningDiT's is 1.
+    """
+
+    kind: Literal["flow"] = "flow"
+    time: Literal["logit_normal", "uniform"] = "logit_normal"
+    direction: NotNegative = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDPMSpec:
+    """DDPM as DiT trains it: 1,000 levels, betas from 1e-4 to 2e-2 in even steps, noise as target.
+
+    Attributes:
+        learned_variance: the network has twice the channels, and its second half is trained by the
+            variational bound (Nichol & Dhariwal 2021); the published checkpoints of DiT have it.
+    """
+
+    kind: Literal["ddpm"] = "ddpm"
+    learned_variance: bool = True
+
+
+ProcessSpec = EDMSpec | FlowSpec | DDPMSpec
+
+
+def outputs(process: ProcessSpec) -> int:
+    """Return the channels of the network's output for each channel of a sample."""
+    return 2 if isinstance(process, DDPMSpec) and process.learned_variance else 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss(SystemSpec):
+    """What every loss is; `kind` is its name.
+
+    Attributes:
+        dense: whether it means something in a run without routes, too.
+    """
+
+    dense: ClassVar[bool] = False
+
+    if TYPE_CHECKING:
+
+        @property
+        def kind(self) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainLoss(Loss):
+    """The process's own loss over all tokens: what TREAD (ICCV 2025) and its code train."""
+
+    kind: Literal["plain"] = "plain"
+
+    def __str__(self) -> str:
+        return "plain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsembleLoss(Loss):
+    """TREAD v1: (1/N) sum_k [L_dsm^k + lambda L_mae^k] over N routes with masks m_k (1 = routed).
+
+    Its paper (arXiv 2501.04765v1) and the first code disagree; both are here:
+    `equation`: L_dsm = E ||(1 - m) (D(x0 + n) - x0)||^2, L_mae = E ||m (D(x0 + n) - x0)||^2, each a
+        mean over **all** places, of which it has its own.
+    `code`: L_dsm is averaged over the kept patches; the target of L_mae is the **noisy** sample
+        x0 + n, every patch normalised to mean 0 and variance 1, averaged over the routed patches.
+
+    Attributes:
+        weight: lambda; 0 leaves the loss over kept tokens.
+        noise_weight: which terms carry the process's weight of the noise level: `dsm` as the code
+            does; `none` as the equation is printed; `both`, with which the equation at lambda 1 is
+            the plain loss.
+    """
+
+    kind: Literal["ensemble"] = "ensemble"
+    form: Literal["equation", "code"] = "equation"
+    weight: NotNegative = 0.1
+    noise_weight: Literal["dsm", "both", "none"] = "dsm"
+
+    def resolved(self, run: RunSpec) -> EnsembleLoss:
+        """Return the loss with `dsm` for `both` where they are one: lambda is 0, or the process
+        weighs all levels alike."""
+        same = self.weight == 0 or not isinstance(run.process, EDMSpec)
+        return replace(self, noise_weight="dsm") if same and self.noise_weight == "both" else self
+
+    def __str__(self) -> str:
+        return f"{self.form} {self.weight:g}"
+
+
+LOSSES = Variants("loss", PlainLoss, EnsembleLoss)
+
+
+SCHEDULES = Registry("schedule", dict.fromkeys(("constant", "sqrt_decay")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmaSpec:
+    """Exponential moving average of the weights; 0.9999 alone means a fixed decay.
+
+    Attributes:
+        decay: decay per step, from step 0 on.
+        halflife: half-life as a fraction of all steps; replaces `decay` where given.
+    """
+
+    decay: Rate = 0.9999
+    halflife: Positive | None = None
+
+    def __post_init__(self) -> None:
+        if self.halflife is not None and self.decay != EmaSpec.decay:
+            raise UserError(
+                f"decay: has no effect beside a half-life, got {self.decay}. Write halflife: null,"
+                f" or decay: {EmaSpec.decay}."
+            )
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        return {"decay": value}
+
+    def at(self, steps: int) -> float:
+        """The decay per step of a run of `steps` steps."""
+        if self.halflife is None or not steps:
+            return self.decay
+        return float(0.5 ** (1 / (self.halflife * steps)))
+
+    def initial(self, steps: int) -> float:
+        """The share of the initial weights in the average after `steps` steps."""
+        return self.at(steps) ** steps
+
+
+StepOrShare = Annotated[int | float, within("[0, inf)")]
+
+
+def step_at(field: str, value: float, steps: int) -> int:
+    """Return a step as written; a fraction of all steps is rounded to the nearest step.
+
+    Raises:
+        UserError: a fraction above 1.
+    """
+    if isinstance(value, float) and value <= 1:
+        return round(value * steps)
+    if not float(value).is_integer():
+        raise UserError(f"{field}: must be a step or a fraction, got {value}. Try 30 or 0.04.")
+    return int(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSpec:
+    """The training recipe; defaults are the paper's (supplement A.1).
+
+    Attributes:
+        steps: optimizer steps; with 0 a run is the weights that it starts from.
+        batch: global batch in samples.
+        optimizer: `adamw`, or `muon`: Muon (Jordan et al. 2024) for the matrices of the blocks,
+            with updates of AdamW's size (Liu et al. 2025), and AdamW for everything else.
+        matrix_lr: learning rate of Muon at its peak; `None` for `lr`.
+        schedule: `constant`, or `sqrt_decay`: lr * sqrt(1 - progress), to zero at the end.
+        warmup: steps of linear warm-up, as a number or as a fraction of all steps.
+        clip: largest gradient norm; `None` for no clipping.
+        label_drop: probability that a label is replaced by the null class.
+    """
+
+    steps: Natural = 400_000
+    batch: Count = 256
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    lr: Positive = 1e-4
+    matrix_lr: Positive | None = None
+    betas: tuple[Rate, Rate] = (0.9, 0.999)
+    eps: Positive = 1e-8
+    weight_decay: NotNegative = 0.0
+    schedule: Annotated[str, SCHEDULES] = "constant"
+    warmup: StepOrShare = 0
+    clip: Positive | None = None
+    ema: EmaSpec = field(default_factory=EmaSpec)
+    label_drop: Share = 0.1
+
+    def __post_init__(self) -> None:
+        settle(self, warmup=step_at("warmup", self.warmup, self.steps))
+        if self.matrix_lr is not None and self.optimizer != "muon":
+            raise UserError("matrix_lr: requires Muon. Try optimizer: muon.")
+        settle(self, matrix_lr=None if self.matrix_lr == self.lr else self.matrix_lr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionSpec:
+    """How a run is executed; no field changes what the run learns, so none is in its signature.
+
+    Attributes:
+        micro_batch: samples per forward pass on one device; the global batch is cut into these.
+        log_every: steps between two entries of the log.
+        checkpoint_every: steps between two checkpoints.
+        keep_checkpoints: newest checkpoints that stay on disk.
+        keep_steps: steps after which a checkpoint is written and never removed.
+        workers: threads that read data ahead; at least two for a GPU.
+        compile: `blocks` compiles every block by itself, `none` runs them eagerly; `auto` compiles
+            on a GPU. Results differ in the last bits, so the provenance of a run says which.
+        deterministic: whether equal runs have equal bits on a GPU, too, where kernels such as the
+            backward pass of flash attention above 256 tokens else add in any order; slower.
+        plugins: modules that register what the run names; `plugins` of its file.
+    """
+
+    micro_batch: Count | None = None
+    log_every: Count = 100
+    checkpoint_every: Count = 5_000
+    keep_checkpoints: Count = 2
+    keep_steps: tuple[Count, ...] = ()
+    workers: Natural = 0
+    compile: Literal["auto", "blocks", "none"] = "auto"
+    deterministic: bool = False
+    plugins: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        import_plugins(self.plugins)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Import them in each process that the run is sent to."""
+        import_plugins(state["plugins"])
+        vars(self).update(state)
+
+    @property
+    def kernels(self) -> tuple[str, bool]:
+        """What decides which kernels compute a step, and with them its last bits and its time."""
+        return self.compile, self.deterministic

@@ -1,0 +1,294 @@
+"""Routes: which blocks which tokens bypass, and how they rejoin."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from tread_lab.config.bounds import Rate
+from tread_lab.config.decode import settle
+from tread_lab.config.errors import UserError, placed, shown, suggest
+from tread_lab.config.registry import Registry
+from tread_lab.config.systems import SystemSpec, Variants
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReEntrySpec:
+    """What a routed token is after its route: x_T and x_D_last, each times its flag, summed.
+
+    The flags and their names are those of the first TREAD code. By name: `identity` (ICCV 2025: the
+    token as it entered the route), `v1_sum` (arXiv 2501.04765v1: the sum with the input embedding),
+    `v1_code` (the first code, which adds the one term twice where a route starts at block 0 and
+    both terms are the same: 2 x, a quirk).
+
+    Attributes:
+        x_T: the input embedding x_t, patches with positions.
+        x_D_last: the representation just before the route.
+        coinciding: how often both terms count for a route from block 0, where they are one.
+    """
+
+    x_T: bool = False
+    x_D_last: bool = True
+    coinciding: Literal["once", "twice"] = "once"
+
+    def __post_init__(self) -> None:
+        if not (self.x_T or self.x_D_last):
+            raise UserError("x_T, x_D_last: both are false, so routed tokens would be zero")
+        if not (self.x_T and self.x_D_last):
+            settle(self, coinciding="once")
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        """`identity`, `v1_sum` or `v1_code`."""
+        if value not in RE_ENTRIES:
+            raise UserError(f"unknown re-entry {value!r}{suggest(str(value), RE_ENTRIES)}")
+        return dict(RE_ENTRIES[value])
+
+    def __str__(self) -> str:
+        return next((name for name, tree in RE_ENTRIES.items() if tree == vars(self)), "x_T")
+
+
+RE_ENTRIES: dict[str, dict[str, Any]] = {
+    "identity": {"x_T": False, "x_D_last": True, "coinciding": "once"},
+    "v1_sum": {"x_T": True, "x_D_last": True, "coinciding": "once"},
+    "v1_code": {"x_T": True, "x_D_last": True, "coinciding": "twice"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bypass(SystemSpec):
+    """What every bypass says of itself.
+
+    Attributes:
+        kind: its name.
+        two_paths: whether a network has a shallow path that samples without the routed blocks.
+        encodes: whether the blocks see kept tokens alone, and what comes after them is a decoder.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def kind(self) -> str: ...
+
+    two_paths: ClassVar[bool] = False
+    encodes: ClassVar[bool] = False
+
+    def weights(self, routes: Sequence[RouteSpec]) -> object:
+        """Return what decides its weights; equal for those that can hand them on."""
+        return None
+
+    def one_route(self, routes: Sequence[RouteSpec]) -> RouteSpec:
+        """Return the only route of a run.
+
+        Raises:
+            UserError: there are several.
+        """
+        if len(routes) != 1:
+            raise UserError(f"bypass: {self.kind} requires one route, got {len(routes)}")
+        return routes[0]
+
+    def dropped(self, *, routed: bool) -> float:
+        """Return the share of samples whose routed blocks give nothing in a step.
+
+        Args:
+            routed: whether the routes are on in the step.
+        """
+        return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteBypass(Bypass):
+    """TREAD: routed tokens come back as they were; no parameter, no decoder."""
+
+    kind: Literal["route"] = "route"
+    re_entry: ReEntrySpec = field(default_factory=ReEntrySpec)
+
+    def __str__(self) -> str:
+        return "route" if self.re_entry == ReEntrySpec() else f"route {self.re_entry}"
+
+
+BYPASSES = Variants("bypass", RouteBypass)
+
+
+Position = int | float | str
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a selection asks of the token grid.
+
+    Attributes:
+        unit: number of tokens that leave together, given the side of the square grid.
+        side: the side of the grid must be a multiple of this.
+        keeps_order: whether a scan, which reads its tokens row by row, may use it.
+    """
+
+    unit: Callable[[int], int] = lambda side: 1
+    side: int = 1
+    keeps_order: bool = False
+
+
+SELECTIONS = Registry(
+    "selection",
+    {
+        "random": Selection(),
+        "rows": Selection(unit=lambda side: side, keeps_order=True),
+        "structured": Selection(side=2),
+        "bernoulli": Selection(),
+    },
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteSpec:
+    """Tokens routed around blocks `start`..`end`, **both inclusive** (TREAD eq. 5 of SG).
+
+    A position is a block number (`2`), counted from the depth B (`B-4`), or a fraction of the
+    depth (`1/6`, `0.25`): block floor(fraction * B + 1/2), that is, rounded half up.
+
+    Attributes:
+        start: i, the first block that routed tokens skip.
+        end: j, the last block that routed tokens skip.
+        rate: s in [0, 1), the fraction of the N tokens that is routed: floor(s N) of them.
+        selection: what is drawn, uniformly and for every sample anew: `random` tokens, whole `rows`
+            of the token grid (scans need them), equally many tokens of every 2 x 2 window
+            (`structured`, SPRINT's: 1 of 4 stays at .75, 2 at .5; at a rate that is no quarter
+            windows differ by one token), or each token with probability s (`bernoulli`, as SG's
+            text has it: numbers vary).
+    """
+
+    start: Position
+    end: Position
+    rate: Rate = 0.5
+    selection: Annotated[str, SELECTIONS] = "random"
+
+    @staticmethod
+    def from_shorthand(value: Any) -> dict[str, Any]:
+        """Return `{start: 2, end: 8}` for `2->8`; `2->8 by rows` has a selection too."""
+        written = re.sub(r"\s+", " ", value).strip() if isinstance(value, str) else ""
+        start, arrow, rest = written.partition("->")
+        end, _, selection = rest.partition(" by ")
+        if not (start.strip() and arrow and end.strip()) or len(written) > 100:
+            quoted = " (a shell takes an unquoted > for a file)" if written[-1:] == "-" else ""
+            raise UserError(f"must be a route, got {shown(value)}{quoted}. Try '2->8'.")
+        ends = {"start": _number(start.strip()), "end": _number(end.strip())}
+        return {**ends, "selection": selection.strip()} if selection else ends
+
+    def resolved(self, depth: int) -> RouteSpec:
+        """Return the route with block numbers, checked against a network of `depth` blocks."""
+        start, end = block_index(self.start, depth), block_index(self.end, depth)
+        if not 0 <= start < depth or not 0 <= end < depth:
+            raise UserError(
+                f"must be within blocks 0..{depth - 1} of the network, got {start}->{end}"
+            )
+        if start > end:
+            raise UserError(f"must start before its end, got {start}->{end}. Try {end}->{start}.")
+        same = (type(self.start), type(self.end)) == (int, int)
+        return self if same else dataclasses.replace(self, start=start, end=end)
+
+    @property
+    def blocks(self) -> range:
+        """The blocks that routed tokens skip; the route must be resolved."""
+        assert isinstance(self.start, int) and isinstance(self.end, int)
+        return range(self.start, self.end + 1)
+
+    def unit(self, tokens: int) -> int:
+        """Return how many of `tokens` leave together: a row of the square grid, or one."""
+        return SELECTIONS[self.selection].unit(math.isqrt(tokens))
+
+    def routed(self, tokens: int) -> int:
+        """Return the routed tokens: floor(s U) of the U units that `tokens` make (official code).
+
+        For `bernoulli` it is the expected number, floored; the drawn numbers vary around it.
+        """
+        unit = self.unit(tokens)
+        return unit * int(tokens // unit * self.rate + 1e-9)
+
+    def __str__(self) -> str:
+        return f"{self.start}->{self.end}"
+
+    @property
+    def in_full(self) -> str:
+        """Return `2->8 by rows`; without a selection where it is the usual one."""
+        return f"{self}{'' if self.selection == 'random' else f' by {self.selection}'}"
+
+
+def block_index(position: Position, depth: int) -> int:
+    """Return the block number that a written position means in a network of `depth` blocks.
+
+    Raises:
+        UserError: it is no position.
+    """
+    value = _number(position)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value * depth + 0.5)
+    match = re.fullmatch(r"B ?- ?(\d{1,9})", value) if isinstance(value, str) else None
+    if match is None:
+        raise UserError(f"must be a position, got {position!r}. Try 2, B-4, 1/6 or 0.25.")
+    return depth - int(match[1])
+
+
+def spans_of(routes: Sequence[RouteSpec]) -> tuple[tuple[int, int], ...]:
+    """Return first and last block of every resolved route."""
+    return tuple((route.blocks[0], route.blocks[-1]) for route in routes)
+
+
+def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, ...]:
+    """Return routes with block numbers, in order and disjoint, without those of rate 0.
+
+    Raises:
+        UserError: a route out of range, out of order or overlapping the one before it.
+    """
+    resolved: list[RouteSpec] = []
+    for k, route in enumerate(routes):
+        with placed(f"routes[{k}]"):
+            route = route.resolved(depth)
+        if resolved and route.blocks[0] <= resolved[-1].blocks[-1]:
+            raise UserError(
+                f"routes[{k}]: must start after block {resolved[-1].end}, where the route before"
+                f" ends, got {route}"
+            )
+        resolved.append(route)
+    return tuple(route for route in resolved if route.rate > 0)
+
+
+def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -> None:
+    """Refuse selections that the network or its grid of `tokens` cannot have."""
+    for k, route in enumerate(routes):
+        where, side = f"routes[{k}]", math.isqrt(tokens)
+        facts = SELECTIONS[route.selection]
+        if scans and not facts.keeps_order:
+            raise UserError(
+                f"{where}.selection: must keep the rows that a scan reads, got {route.selection}."
+                f" Try '{route} by rows'."
+            )
+        if side % facts.side:
+            raise UserError(
+                f"{where}.selection: {route.selection} requires a grid whose side is a multiple of"
+                f" {facts.side}, got {side} x {side} tokens. Try selection: random."
+            )
+        if route.routed(tokens) == 0:
+            raise UserError(
+                f"{where}.rate: must route a token of {tokens}, got {route.rate:g}."
+                f" Try {route.unit(tokens) / tokens:g}."
+            )
+
+
+def _number(text: Position) -> Position:
+    """Return 3 for `3`, 0.25 (a fraction of the depth) for `0.25` and `1/4`, else the text."""
+    if isinstance(text, float) and not 0 <= text <= 1:
+        raise UserError(f"must be a block or a fraction of the depth in [0, 1], got {text}")
+    if not isinstance(text, str):
+        return text
+    if re.fullmatch(r"-?\d{1,9}", text):
+        return int(text)
+    if re.fullmatch(r"0?\.\d{1,18}", text):
+        return float(text)
+    match = re.fullmatch(r"(\d{1,9}) ?/ ?([1-9]\d{,8})", text)
+    return _number(int(match[1]) / int(match[2])) if match else text

@@ -1,0 +1,239 @@
+"""A training run, complete: model, data, objective, routes, recipe, seed and parent, all frozen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from tread_lab.config.bounds import Natural
+from tread_lab.config.data import DataSpec
+from tread_lab.config.decode import settle, unhashed
+from tread_lab.config.errors import UserError
+from tread_lab.config.model import ModelSpec
+from tread_lab.config.recipe import (
+    LOSSES,
+    EDMSpec,
+    ExecutionSpec,
+    Loss,
+    PlainLoss,
+    ProcessSpec,
+    StepOrShare,
+    TrainSpec,
+    outputs,
+    step_at,
+)
+from tread_lab.config.routes import (
+    BYPASSES,
+    Bypass,
+    RouteBypass,
+    RouteSpec,
+    check_selections,
+    resolve_routes,
+    spans_of,
+)
+from tread_lab.config.systems import ConditionSpec, SystemSpec, Variants
+
+BESIDE = ("repa", "captions")  # fields of systems beside the bypass and the loss, or `None`
+_EXACT = ("fp32", "tf32")  # precisions in which no block has to be kept in fp32
+_FP32_AFTER = {"off": (), "j": (0,), "j+1": (1,)}  # blocks kept in fp32, counted from the end j
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitSpec:
+    """Where a run starts: from the last checkpoint of another run, its parent, or from a file.
+
+    Optimizer, EMA, learning rate and step count start anew.
+
+    Attributes:
+        run: the parent, complete; its signature is part of the child's.
+        weights: EMA or raw weights, of the parent or of a file that has both.
+        file: a checkpoint with DiT's published names, or one of this package, in its place.
+        digest: of the file's bytes, written by the command that reads it; it is part of the
+            signature, and the file's path is not.
+        published_as: `sit` for a SiT or a LightningDiT as published, whose names and shapes are
+            those of a network here, but whose time and velocity run from noise to data; for runs
+            of flow matching.
+        unlabelled: whether the run whose export a file is saw no class in any step; written like
+            the digest, which stands for it in the signature.
+    """
+
+    run: RunSpec | None = None
+    weights: Literal["ema", "model"] = "ema"
+    file: str | None = unhashed(None)
+    digest: str | None = None
+    published_as: Literal["sit"] | None = None
+    unlabelled: bool = unhashed(False)
+
+    def __post_init__(self) -> None:
+        if (self.run is None) == (self.file is None):
+            raise UserError("must be either a run or a file")
+        if self.published_as is not None and self.file is None:
+            raise UserError("published_as: requires a file. Try init_from.file=WEIGHTS.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One training run, complete: everything that decides what is learned, and how it is executed.
+
+    Attributes:
+        routes: sequential, disjoint routes; none is the dense network.
+        bypass: how routed tokens get around a route; the default without routes.
+        routes_from, routes_until: steps at which the routes are switched on and off, as numbers or
+            as fractions of all steps; in the other steps the same network trains densely.
+        loss: what is minimised; without routes the plain loss, unless a loss is `dense` as well.
+        repa: alignment with a frozen encoder, or `None`.
+        captions: text to image: the encoder of the captions beside the data; `None` sees classes.
+        init_from: the run or the file whose weights this one starts from, or `None`.
+        precision: arithmetic of the forward and backward pass; weights stay fp32. `tf32` rounds
+            the inputs of matrix products, `fp16` scales the loss and skips steps that overflow.
+        fp32_block: which block around the end j of a route is kept in fp32 under bf16 and fp16: the
+            paper says `j`, the official code does `j+1`. On a GPU its matrix products run in tf32,
+            as in the official code. It is `off` without routes, in fp32 and in tf32, where no block
+            has to be kept.
+        seed: names every random draw of the run together with (step, sample).
+    """
+
+    # First, because its plugins register what other fields name.
+    execution: ExecutionSpec = unhashed(factory=ExecutionSpec)
+    model: ModelSpec
+    data: DataSpec = field(default_factory=DataSpec)
+    process: ProcessSpec = field(default_factory=EDMSpec)
+    routes: tuple[RouteSpec, ...] = ()
+    bypass: Annotated[Bypass, BYPASSES] = field(default_factory=RouteBypass)
+    routes_from: StepOrShare = 0
+    routes_until: StepOrShare | None = None
+    loss: Annotated[Loss, LOSSES] = field(default_factory=PlainLoss)
+    repa: Annotated[SystemSpec | None, Variants("repa")] = None
+    init_from: InitSpec | None = None
+    train: TrainSpec = field(default_factory=TrainSpec)
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = "bf16"
+    fp32_block: Literal["off", "j", "j+1"] = "j+1"
+    seed: Natural = 0
+    captions: Annotated[ConditionSpec | None, Variants("captions")] = None
+
+    def __post_init__(self) -> None:
+        if self.data.size % self.model.patch:
+            raise UserError(
+                f"model.patch: must divide data.size ({self.data.size}), got {self.model.patch}"
+            )
+        if self.precision == "fp16" and self.train.optimizer != "adamw":
+            raise UserError("train.optimizer: must be adamw in fp16. Try precision=bf16.")
+        settle(self, **self._resolved())
+        settle(self, **{name: part.resolved(self) for name, part in self.systems.items()})
+        if self.parent is not None and self.parent.network != self.network:
+            raise UserError(
+                "init_from.run: must train the same network (model, data, process, bypass). To"
+                " continue densely after masking or sprint, keep routes and try routes_until=0."
+            )
+
+    def _resolved(self) -> dict[str, Any]:
+        """Return the routes as block numbers, their steps as numbers, and what depends on them.
+
+        Without routes all of it has its default, so that equal runs are equal specs.
+        """
+        routes = resolve_routes(self.routes, self.model.depth)
+        check_selections(routes, self.tokens, scans=self.model.scans)
+        steps, last = self.train.steps, self.routes_until
+        first = step_at("routes_from", self.routes_from, steps)
+        last = None if last is None else step_at("routes_until", last, steps)
+        if last is not None and last >= steps:
+            last = None
+        if not routes:
+            resolved = {"routes": (), "routes_from": 0, "routes_until": None, "fp32_block": "off"}
+            loss = self.loss if self.loss.dense else PlainLoss()
+            return {**resolved, "bypass": RouteBypass(), "loss": loss}
+        resolved = {"routes": routes, "routes_from": first, "routes_until": last}
+        if self.precision in _EXACT:
+            resolved["fp32_block"] = "off"
+        return resolved
+
+    @property
+    def systems(self) -> dict[str, SystemSpec]:
+        """What the run says of its bypass and its loss, and of each system that it asks for."""
+        parts = {name: getattr(self, name) for name in ("bypass", "loss", *BESIDE)}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    @property
+    def beside_labels(self) -> list[str]:
+        """The labels of the systems that join the run beside its bypass and its loss."""
+        parts = (getattr(self, name) for name in BESIDE)
+        return [str(part) for part in parts if part is not None and part.in_label]
+
+    @property
+    def tokens(self) -> int:
+        """N, the tokens of one sample."""
+        return (self.data.size // self.model.patch) ** 2
+
+    @property
+    def condition(self) -> ConditionSpec | None:
+        """What the network sees in place of classes; `None` for a run that sees classes."""
+        return self.captions
+
+    @property
+    def text_tokens(self) -> int:
+        """T, the tokens of the condition that stand beside them in every block."""
+        return 0 if self.condition is None else self.condition.tokens
+
+    @property
+    def fp32_blocks(self) -> frozenset[int]:
+        """The blocks around the end j of every route that stay in fp32."""
+        after = _FP32_AFTER[self.fp32_block]
+        blocks = (route.blocks[-1] + offset for route in self.routes for offset in after)
+        return frozenset(block for block in blocks if block < self.model.depth)
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """First and last block of every route."""
+        return spans_of(self.routes)
+
+    @property
+    def phases(self) -> tuple[tuple[range, tuple[RouteSpec, ...]], ...]:
+        """The parts of the steps in order, each with the routes that are on in all of it."""
+        steps = self.train.steps
+        first = min(int(self.routes_from), steps)
+        last = steps if self.routes_until is None else int(self.routes_until)
+        if not self.routes or first >= last:
+            first = last = 0
+        parts = (range(first), ()), (range(first, last), self.routes), (range(last, steps), ())
+        return tuple(part for part in parts if part[0])
+
+    @property
+    def ancestors(self) -> tuple[RunSpec, ...]:
+        """The runs that this one descends from, the eldest first."""
+        return () if self.parent is None else (*self.parent.ancestors, self.parent)
+
+    def may_know(self, label: Literal["class", "none"]) -> bool:
+        """Return whether a step of the run, or of one before it, saw classes or the null class;
+        weights of a file may have, unless their export says otherwise."""
+        family, never = (*self.ancestors, self), {"class": 1, "none": 0}[label]
+        starts = (one.init_from for one in family if one.init_from is not None)
+        of_file = any(start.file and not start.unlabelled for start in starts)
+        trained = (one.train for one in family if one.train.steps)
+        return of_file or any(train.label_drop != never for train in trained)
+
+    @property
+    def parent(self) -> RunSpec | None:
+        """The run whose weights this one starts from."""
+        return None if self.init_from is None else self.init_from.run
+
+    @property
+    def network(self) -> tuple[object, ...]:
+        """What decides which weights there are; equal for runs that can hand them on."""
+        shape = (self.data.channels, self.data.size, self.data.classes)
+        model = dataclasses.replace(self.model, init="adaln_zero")
+        seen = None if self.condition is None else self.condition.width
+        bypass = self.bypass.weights(self.routes)
+        return model, shape, seen, self.process.kind, outputs(self.process), bypass
+
+    def dense(self) -> RunSpec:
+        """Return a run of the same size and length without routes and without a parent."""
+        return dataclasses.replace(self, routes=(), init_from=None)
+
+
+def steps_alike(recorded: Mapping[str, Any]) -> bool:
+    """Return whether the recorded tree of a run has the same routes in all its steps."""
+    first, last = recorded.get("routes_from") or 0, recorded.get("routes_until")
+    whole = not first and last in (None, recorded["train"]["steps"])
+    return whole or not recorded.get("routes")

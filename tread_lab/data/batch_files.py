@@ -1,0 +1,101 @@
+"""Arrays made in batches: one file for each batch; a killed process skips those on disk."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tread_lab.config.errors import Unavailable
+from tread_lab.data.npy import write_npy
+from tread_lab.records.durable import read_json, replacing, write_json
+
+_MADE_WITH = "made_with.json"
+
+
+class Parts:
+    """Rows of arrays in a folder of their own, `batch` of them in each file.
+
+    Args:
+        made_with: everything that decides the content.
+        count: rows of all batches.
+    """
+
+    def __init__(
+        self, folder: Path, made_with: Mapping[str, object], count: int, batch: int
+    ) -> None:
+        self.folder, self.count, self.batch = folder, count, batch
+        self.made_with = json.loads(json.dumps({**made_with, "count": count, "batch": batch}))
+
+    @property
+    def stored(self) -> dict[str, Any] | None:
+        """What decided the files in the folder; `None` where none were begun."""
+        stored: dict[str, Any] | None = read_json(self.folder / _MADE_WITH)
+        return stored
+
+    def begin(self) -> None:
+        """Remove batches that were made otherwise."""
+        if self.stored != self.made_with:
+            self.remove()
+            write_json(self.folder / _MADE_WITH, self.made_with)
+
+    def remove(self) -> None:
+        """Remove all batches."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def open_batches(self) -> list[range]:
+        """Return the batches that are still to be made."""
+        return [rows for rows in self._batches() if not self._path(rows).exists()]
+
+    @property
+    def done(self) -> int:
+        """How many rows are made."""
+        return self.count - sum(map(len, self.open_batches()))
+
+    def write(self, rows: range, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Store one batch, whose arrays may have fewer rows than `rows`.
+
+        Raises:
+            DiskFull: there is no room; the batches before stay.
+            Unavailable: another process has begun the same rows with something else.
+        """
+        self._check_own()
+        with replacing(self._path(rows)) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+
+    def read(self) -> Iterator[Mapping[str, NDArray[Any]]]:
+        """Yield the arrays of each batch in order, once all are made.
+
+        Raises:
+            Unavailable: as of `write`.
+        """
+        for rows in self._batches():
+            self._check_own()
+            with np.load(self._path(rows)) as arrays:
+                yield arrays
+
+    def join(self, name: str, path: Path) -> None:
+        """Write the rows of all batches of an array as one .npy, of the widest type."""
+        found = [(part[name].shape, part[name].dtype) for part in self.read()]
+        count, dtype = sum(shape[0] for shape, _ in found), np.result_type(*(t for _, t in found))
+        pieces = (part[name] for part in self.read())
+        write_npy(path, (count, *found[0][0][1:]), dtype, pieces)
+
+    def _batches(self) -> Iterator[range]:
+        for start in range(0, self.count, self.batch):
+            yield range(start, min(start + self.batch, self.count))
+
+    def _path(self, rows: range) -> Path:
+        return self.folder / f"{rows.start:08d}.npz"
+
+    def _check_own(self) -> None:
+        if self.stored != self.made_with:
+            raise Unavailable(
+                f"{self.folder}: another process makes these files with other weights or code, or"
+                " has finished them. Try the same command again."
+            )

@@ -1,0 +1,178 @@
+"""Frozen encoders whose features REPA aligns with."""
+
+# B batch, C channels, H height, W width, E width of the features
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tread_lab.config.errors import UserError, lookup
+from tread_lab.data.source import Samples
+from tread_lab.evaluate.dinov2 import DEVIATION, MEAN
+from tread_lab.evaluate.extractor import load_extractor
+from tread_lab.evaluate.pretrained import (
+    check_package,
+    load_pretrained,
+    network_config,
+    weights_digest,
+)
+from tread_lab.methods.repa.spec import RepaSpec
+from tread_lab.train.precision import matrix_products
+
+VARIABLE = "TREAD_LAB_ENCODER"
+
+# encoder(images [B, C, H, W]) -> features, on the grid of tokens as [B, N, E]
+Encoder = Callable[[Tensor], Tensor]
+
+
+def open_encoder(spec: RepaSpec, samples: Samples, device: torch.device, *, side: int) -> Encoder:
+    """Return the encoder that `spec` names, from uint8 images of `samples` to features on a grid.
+
+    Args:
+        side: tokens along one side of a sample.
+
+    Raises:
+        UserError: its package or weights are absent, or the samples cannot be shown as images.
+    """
+    check_encoder(spec, samples)
+    features = lookup(OPENERS, spec.encoder, "repa.encoder")(spec, device, side)
+
+    def encoder(images_BCHW: Tensor) -> Tensor:
+        with torch.no_grad(), torch.autocast(device.type, enabled=False), matrix_products("tf32"):
+            return _on_grid(features(images_BCHW.to(device)), side)
+
+    return encoder
+
+
+def target_images(spec: RepaSpec, samples: Samples, ids_B: Tensor, device: torch.device) -> Tensor:
+    """Return the images, uint8, that `spec.target` names: as stored, or decoded on `device`."""
+    images_BCHW = samples.images(ids_B) if spec.target == "image" else None
+    if images_BCHW is None:
+        return samples.pixels(samples.take(ids_B)[0].to(device))
+    return images_BCHW
+
+
+def check_encoder(spec: RepaSpec, samples: Samples) -> None:
+    """Check that the encoder can be opened and has images to see, without opening it.
+
+    Raises:
+        UserError: it cannot, or has none; what to do.
+    """
+    if spec.target == "image" and samples.images(torch.zeros(1, dtype=torch.long)) is None:
+        raise UserError(
+            "repa.target: the published targets are features of the original images, and only"
+            " latents are stored; put images.npy (uint8 [N, 3, height, width], in the order of"
+            " latents.npy) beside them, or say `target: decoded` and name the SD autoencoder's"
+            " folder in TREAD_LAB_AUTOENCODER"
+        )
+    if getattr(samples, "flips", False):
+        raise UserError(
+            "repa: targets are computed once, of images that are not mirrored, and these data hold"
+            " latents of mirrored ones, too; set data.flips=false"
+        )
+    if spec.target == "decoded" and samples.preview:
+        raise UserError(
+            "repa: the encoder needs images, and these latents have no decoder; name the SD"
+            " autoencoder's folder in TREAD_LAB_AUTOENCODER"
+        )
+    if spec.encoder in SHIPPED:
+        return
+    check_package("transformers", "repa")
+    where = Path(_where(spec))
+    if where.is_absolute() or where.is_dir():
+        network_config(where, "repa", "transformers")
+
+
+def weights_folder(spec: RepaSpec) -> Path | None:
+    """Return the folder of the encoder's weights; `None` for shipped ones and hub ids."""
+    if spec.encoder in SHIPPED:
+        return None
+    folder = Path(_where(spec))
+    return folder if folder.is_dir() else None
+
+
+def encoder_digest(spec: RepaSpec) -> str:
+    """Return what names the encoder's weights: a digest of their files, else their origin."""
+    folder = weights_folder(spec)
+    if folder is not None:
+        return weights_digest(folder)
+    return spec.encoder if spec.encoder in SHIPPED else _where(spec)
+
+
+def _where(spec: RepaSpec) -> str:
+    where = spec.path or os.environ.get(VARIABLE)
+    if where is None:
+        raise UserError(f"repa: where is {spec.encoder}? name its folder or hub id in {VARIABLE}")
+    return where
+
+
+def _on_grid(features_BEHW: Tensor, side: int) -> Tensor:
+    """[B, side * side, E] in raster order, resampled where the encoder has another grid."""
+    if features_BEHW.shape[-1] != side:
+        options: dict[str, Any] = {"mode": "bilinear", "align_corners": False, "antialias": True}
+        features_BEHW = F.interpolate(features_BEHW.float(), size=(side, side), **options)
+    return features_BEHW.flatten(2).transpose(1, 2)
+
+
+def _fashion16(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
+    """The maps [B, 64, 8, 8] after the third convolution of the embedded images' classifier."""
+    convolutions = load_extractor("fashion16-v1").to(device).convolutions[:9]
+    return lambda images_BCHW: convolutions(images_BCHW.float() / 127.5 - 1)
+
+
+def _dinov2(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
+    """DINOv2's patch tokens of images resized to `side` patches of its own size, as REPA has them:
+    normalised, then enlarged by bicubic interpolation without antialias or clamp; the table of
+    positions is resampled once, with antialias."""
+    model = load_pretrained("AutoModel", _where(spec), "repa", use_safetensors=True)
+    model = model.requires_grad_(False).eval().to(device)
+    if model.config.hidden_size != spec.features:
+        found = f"has features of width {model.config.hidden_size}, not {spec.features}"
+        raise UserError(f"repa.encoder: what is there for {spec.encoder!r} {found}")
+    mean = torch.tensor(MEAN, device=device)[:, None, None]
+    deviation = torch.tensor(DEVIATION, device=device)[:, None, None]
+    table_1ND = resampled_positions(model.embeddings.position_embeddings.detach(), side)
+    model.embeddings.position_embeddings = nn.Parameter(table_1ND, requires_grad=False)
+
+    def features(images_BCHW: Tensor) -> Tensor:
+        x_BCHW = normalised(images_BCHW, mean, deviation, side * model.config.patch_size)
+        tokens_BNE = model(x_BCHW).last_hidden_state[:, -side * side :]
+        return tokens_BNE.transpose(1, 2).unflatten(2, (side, side))
+
+    return features
+
+
+def normalised(images_BCHW: Tensor, mean: Tensor, deviation: Tensor, size: int) -> Tensor:
+    """Return uint8 images as the encoder's input [B, 3, size, size]; values may overshoot."""
+    x_BCHW = (images_BCHW.float().expand(-1, 3, -1, -1) / 255 - mean) / deviation
+    return F.interpolate(x_BCHW, size=(size, size), mode="bicubic", align_corners=False)
+
+
+def resampled_positions(table_1ND: Tensor, side: int) -> Tensor:
+    """Return a table of positions for a side x side grid; its first row is the class token's."""
+    first_11D, places_1ND = table_1ND[:, :1], table_1ND[:, 1:]
+    old = math.isqrt(places_1ND.shape[1])
+    if old == side:
+        return table_1ND
+    grid_1DHW = places_1ND.mT.reshape(1, -1, old, old).float()
+    options: dict[str, Any] = {"mode": "bicubic", "align_corners": False, "antialias": True}
+    grid_1DHW = F.interpolate(grid_1DHW, size=(side, side), **options)
+    return torch.cat([first_11D, grid_1DHW.flatten(2).mT.to(first_11D.dtype)], dim=1)
+
+
+OPENERS: dict[str, Callable[[RepaSpec, torch.device, int], Encoder]] = {
+    "fashion16-v1": _fashion16,
+    "dinov2-small": _dinov2,
+    "dinov2-base": _dinov2,
+    "dinov2-large": _dinov2,
+    "dinov2-giant": _dinov2,
+}
+SHIPPED = ("fashion16-v1",)  # encoders whose weights are part of this package

@@ -1,0 +1,89 @@
+"""REPA in a run's spec: the field `repa`."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from tread_lab.config.bounds import Count, Positive
+from tread_lab.config.decode import unhashed
+from tread_lab.config.errors import UserError
+from tread_lab.config.registry import Registry
+from tread_lab.config.routes import Position, block_index
+from tread_lab.config.run import RunSpec
+from tread_lab.config.systems import SystemSpec
+
+# What is done to an image before the encoder and to its features after; another text is another
+# cache of features.
+PREPROCESSING = (
+    "normalised, bicubic to 14 pixels a token, no antialias, no clamp; positions antialiased"
+)
+SHALLOW = 12  # blocks of S and B, where the published alignment is after the fourth
+
+# encoder -> width of its features
+ENCODERS = Registry(
+    "encoder",
+    {
+        "fashion16-v1": 64,
+        "dinov2-small": 384,
+        "dinov2-base": 768,
+        "dinov2-large": 1024,
+        "dinov2-giant": 1536,
+    },
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepaSpec(SystemSpec):
+    """- weight * cos(projector(h), encoder(x0)), over tokens that ran the block (Yu et al. 2025).
+
+    Tokens that skip the block are not aligned: kept ones only if it lies inside a route. The
+    projector, an MLP of three layers, is trained with the network but is not part of what samples.
+
+    Attributes:
+        encoder: whose features of the clean image are the target.
+        target: the image that is encoded: the stored `image` as in the published code
+            (`images.npy` beside the latents), or what the autoencoder makes of the latent,
+            `decoded`, where only latents exist.
+        block: h is the residual stream after this block; REPA's "depth 8" is block 7. By default
+            block 3 of S and B (12 blocks), block 7 of L and XL, as in REPA.
+        weight: REPA's coefficient.
+        hidden: width of the projector.
+        path: folder or hub id of a DINOv2, else TREAD_LAB_ENCODER; not part of the signature.
+    """
+
+    system: ClassVar[str] = "repa"
+
+    encoder: Annotated[str, ENCODERS] = "dinov2-base"
+    target: Literal["image", "decoded"] = "image"
+    block: Position | None = None
+    weight: Positive = 0.5
+    hidden: Count = 2048
+    path: str | None = unhashed(None)
+
+    def __str__(self) -> str:
+        return f"repa {self.weight:g} at {self.block}"
+
+    @property
+    def features(self) -> int:
+        """The width of the encoder's features."""
+        return ENCODERS[self.encoder]
+
+    def resolved(self, run: RunSpec) -> RepaSpec:
+        """Return it with the number of its block; samples that are images are encoded as such."""
+        target = self.target if run.data.holds.latents else "image"
+        return dataclasses.replace(self, block=self.block_of(run.model.depth), target=target)
+
+    def block_of(self, depth: int) -> int:
+        """Return the aligned block of a network of `depth` blocks.
+
+        Raises:
+            UserError: there is no such block.
+        """
+        if self.block is None:
+            return min(3 if depth <= SHALLOW else 7, depth - 1)
+        block = block_index(self.block, depth)
+        if not 0 <= block < depth:
+            raise UserError(f"repa.block: must be within blocks 0..{depth - 1}, got {block}")
+        return block

@@ -1,0 +1,129 @@
+"""One row per cell: its seeds brought together, each metric with its interval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tread_lab.records.metric_names import TRAIN_FLOPS, TRAIN_SECONDS, delta_column
+from tread_lab.records.run_state import RunState
+from tread_lab.results.columns import COUNT, HIGH, LOW, OWN, UNIT, is_metric, metric_columns
+from tread_lab.results.intervals import half_width
+
+FLAGS = ("mixed", "disturbed")  # of a cell where one of its seeds has them
+BEYOND, DISTURBED = 1.1, 1.2  # factors of a measured speed-up over what is expected
+
+NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
+    state: f"its baseline {state.lacks_result}: there is nothing to compare with"
+    for state in RunState
+    if state.lacks_result
+}
+
+# From the least to the most remarkable: a cell has the last state in which one of its seeds is.
+STATES = ("completed", "pending", "interrupted", "running", "stopped", "diverged", "failed")
+
+
+def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
+    """One row per cell of `trials_frame`'s rows, its seeds brought together, in plan order.
+
+    Every metric has its mean over completed seeds, `:low` and `:high`, `:n` and `:unit`: the
+    interval is over `seeds` where there are two or more, else the one seed's own over `images`
+    (gaps only), else absent. `seeds` counts the planned seeds, `state` is `completed` only if all
+    are; else it is that of the seed that went worst.
+    """
+    metrics = [column for column in metric_columns(trials) if not column.endswith(OWN)]
+    bare = trials.copy(deep=False)
+    bare.attrs = {}  # pandas would copy them with every column
+    place = bare.groupby(["role", "cell"], sort=False).ngroup()  # numbers are quick to group by
+    groups = bare.groupby(place)
+    dropped = ("run", "seed", "baseline", "state", "reason", *FLAGS, "steps_done", "role", "cell")
+    fixed = [c for c in bare.columns if not is_metric(c) and c not in dropped]
+    codes, states = pd.factorize(bare["state"])
+    worst = pd.Series([STATES.index(state) for state in states], dtype=int)
+    rank = worst.take(codes).set_axis(bare.index)
+    worst = rank.groupby(place.to_numpy()).max()
+    alone = bare["reason"].isin(NO_RESULT.values())
+    told = (bare["reason"] != "") & (rank == place.map(worst))
+    told &= ~alone | alone.groupby(place).transform("all")
+    reasons = bare.loc[told, "reason"].groupby(place[told]).first()
+    done = (bare["state"] == RunState.COMPLETED).groupby(place).sum()
+    firsts = bare[~place.duplicated()]  # the seeds of a cell share their settings
+    columns = {
+        "role": firsts["role"].array,
+        "cell": firsts["cell"].array,
+        "state": worst.map(STATES.__getitem__).array,
+        "reason": reasons.reindex(worst.index, fill_value="").array,
+        **{flag: bare[flag].groupby(place).any().array for flag in FLAGS if flag in bare},
+        **{name: firsts[name].array for name in fixed},
+        "seeds": groups.size().array,
+        "completed": done.array,
+        **_over_seeds(groups, metrics),
+    }
+    cells = pd.DataFrame(columns)
+    cells.attrs["axes"] = list(trials.attrs.get("axes", ()))
+    return cells
+
+
+def with_delta(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """`trials` with `delta_column(metric)`: each trial's value less that of its own baseline."""
+    column = delta_column(metric)
+    if column == metric:
+        return trials
+    return trials.assign(**{column: trials[metric] - of_baseline(trials, metric)})
+
+
+def of_baseline(trials: pd.DataFrame, metric: str) -> pd.Series[float]:
+    """Return for each trial the value of a metric of its own baseline; NaN for a baseline."""
+    runs, baselines = (trials[name].to_numpy(object) for name in ("run", "baseline"))
+    values = dict(zip(runs[::-1], trials[metric].to_numpy(float, na_value=np.nan)[::-1]))
+    return pd.Series([values.get(run, np.nan) for run in baselines], trials.index, dtype=float)
+
+
+def disturbed(trials: pd.DataFrame) -> pd.Series[bool]:
+    """Return the trials whose time is no fact about them, because other work ran beside them.
+
+    A route saves time by saving FLOPs, so a trial that is faster than its baseline by a tenth more
+    than its FLOPs allow was measured against a busy machine. Small networks gain less than their
+    FLOPs say, so less is compared with the median trial: more than a fifth away is disturbed too.
+    A baseline from which most trials are that far away is the slow one, and is disturbed as well.
+    A trial of another network or precision than its baseline differs in more than FLOPs.
+    """
+    if not {TRAIN_FLOPS, TRAIN_SECONDS} <= {*trials}:
+        return pd.Series(False, index=trials.index)
+    flops, seconds = (
+        trials[name].astype(float) / of_baseline(trials, name)
+        for name in (TRAIN_FLOPS, TRAIN_SECONDS)
+    )
+    share = flops / seconds  # the measured speed-up over that of FLOPs
+    for name in (name for name in ("model", "precision") if name in trials):
+        theirs = trials["baseline"].map(trials.drop_duplicates("run").set_index("run")[name])
+        share = share.where(trials[name] == theirs)
+    away = share / share.median()
+    slow = share.groupby(trials["baseline"]).median() > BEYOND
+    of_slow = trials["run"].isin(slow.index[slow])
+    return of_slow | (share > BEYOND) | (away > DISTURBED) | (away < 1 / DISTURBED)
+
+
+def _over_seeds(groups: Any, metrics: list[str]) -> dict[str, Any]:
+    """Mean, interval, count and the interval's unit of each metric over the seeds that have it."""
+    with_own = [metric for metric in metrics if metric + LOW in groups.obj]
+    ends = [metric + end for metric in with_own for end in (LOW, HIGH, COUNT)]
+    own = {name: column.to_numpy() for name, column in groups[ends].mean().items()}
+    mean_CM, spread_CM = groups[metrics].mean().to_numpy(), groups[metrics].std().to_numpy()
+    n_CM = groups[metrics].count().to_numpy()
+    half_CM = half_width(spread_CM, n_CM)
+    columns: dict[str, Any] = {}
+    for metric, mean, half, n in zip(metrics, mean_CM.T, half_CM.T, n_CM.T):
+        low, high, counted, units = mean - half, mean + half, n, np.where(n >= 2, "seeds", "")
+        if metric in with_own:
+            images = own[metric + COUNT]
+            single = (n == 1) & ~np.isnan(images)  # unreadable losses leave a gap no interval
+            units = np.where(single, "images", units)
+            counted = np.where(single, images, n).astype(int)
+            low = np.where(single, own[metric + LOW], low)
+            high = np.where(single, own[metric + HIGH], high)
+        names = (metric, metric + LOW, metric + HIGH, metric + COUNT, metric + UNIT)
+        columns |= zip(names, (mean, low, high, counted, units.astype(object)))
+    return columns

@@ -1,0 +1,261 @@
+"""The ranking of cells: by what, in which order, and which of them have no baseline's result."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tread_lab.config.errors import UserError
+from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import (
+    GAP_HELDOUT,
+    GAP_ROUTE,
+    HELDOUT_LOSS,
+    delta_column,
+    lower_is_better,
+    metric_kind,
+)
+from tread_lab.records.run_state import RunState, without_comparison
+from tread_lab.results.best_set import (
+    quantile_to_one,
+    range_quantile,
+    widening,
+    worse_over_seeds,
+)
+from tread_lab.results.cells import cells_frame
+from tread_lab.results.columns import COUNT, HIGH, UNIT, own_metrics
+from tread_lab.results.gaps import (
+    Losses,
+    PairedGap,
+    common_evaluation,
+    gap_over_images,
+    losses_paths,
+)
+from tread_lab.results.intervals import t_interval
+
+NEAREST = 300  # rivals of one seed whose losses are read; further ones count as not told apart
+# Fields of the data that leave the held-out samples as they are.
+ONE_LOSS = ("data.flips", "data.posterior", "data.decoder_scale", "data.decoder_range")
+BEST = ":best"  # columns of the best cell beside those of another
+
+
+def ranking_key(frame: pd.DataFrame) -> str | None:
+    """The metric that cells of `trials_frame`'s rows are ranked by, `None` before any is measured.
+
+    The gap in held-out loss where all trials are compared with the same kind of baseline; held-out
+    loss itself where there are several kinds, since a gap to another baseline is another scale, and
+    the gap again where the losses are, too: of several data sets or processes. A metric of samples
+    where neither was measured, or no gap and losses of several scales.
+    """
+    kinds = frame.loc[frame["role"] == "baseline", "cell"].nunique()
+    own = own_metrics(frame)
+    samples = [column for column in own if "@" in column and ":" not in column]
+    keys = (HELDOUT_LOSS, GAP_HELDOUT, *samples)
+    if kinds == 1:
+        keys = (GAP_HELDOUT, HELDOUT_LOSS, *samples)
+    elif any(scales_loss(a, frame[a]) for a in frame.attrs.get("axes", ()) if a in frame):
+        compared = frame[frame["run"] != frame["baseline"]]  # not a baseline with itself
+        paired = GAP_HELDOUT in own and compared[GAP_HELDOUT].notna().any()
+        keys = (*((GAP_HELDOUT,) if paired else ()), *samples, HELDOUT_LOSS)
+    return next((c for c in keys if c in own and frame[c].notna().any()), None)
+
+
+def scales_loss(axis: str, values: Iterable[Any]) -> bool:
+    """Return whether held-out losses along an axis are of other data or another process."""
+    if axis in ONE_LOSS or axis.partition(".")[0] not in ("data", "process"):
+        return False
+    return len({repr(value) for value in values}) > 1  # an axis may have one value
+
+
+def ranking_caption(metric: str, comparison: str = "") -> str:
+    """Return the caption of a ranking by `metric`, the same wherever a ranking is shown.
+
+    Args:
+        comparison: the question that differences answer, `frame.attrs["comparison"]`.
+    """
+    order = {1: "lower is better", -1: "higher is better", 0: "which is no measure of quality"}
+    kind = order[metric_kind(metric).sign]
+    question = f", {comparison}" if comparison else ""
+    return f"ranked by {metric}, {kind}{question}; a row is a cell, its seeds averaged"
+
+
+def ranked_cells(frame: pd.DataFrame, key: str | None) -> pd.DataFrame:
+    """`cells_frame`, best first by `key`; a trial that is its baseline's own run is left out.
+
+    `rank` counts from 1 where one value of the key is better than another; equal cells share one.
+    Cells without a number follow in plan order.
+    """
+    own = (frame["role"] == "trial") & (frame["run"] == frame["baseline"])
+    cells = cells_frame(frame[~own])
+    return cells if key is None else best_first(cells, key)
+
+
+def best_first(cells: pd.DataFrame, key: str) -> pd.DataFrame:
+    """Return rows of `cells_frame` as `ranked_cells` does; a baseline's differences to it are 0.
+
+    Of a cell that is ranked by some of its completed seeds alone, the reason says so.
+    """
+    done = cells["state"] == RunState.COMPLETED
+    dense = (cells["role"] == "baseline") & done
+    own = [c for c in map(str, cells) if delta_column(c) == c != GAP_ROUTE and ":" not in c]
+    cells = cells.assign(**{c: cells[c].mask(dense & cells[c].isna(), 0.0) for c in own})
+    values, lowest_first = cells[key].where(done), lower_is_better(key)
+    order = values.sort_values(ascending=lowest_first, na_position="last", kind="stable").index
+    ordered = values if metric_kind(key).sign else values * float("nan")
+    rank = ordered.rank(method="min", ascending=lowest_first).astype("Int64")
+    seeds = cells[key + COUNT].mask(cells[key + UNIT] == "images", 1)
+    some = done & (cells["reason"] == "") & (seeds > 0) & (seeds < cells["completed"])
+    told = [f"{key} of {n:g} of {of} seeds" for n, of in zip(seeds, cells["completed"])]
+    return cells.assign(rank=rank, reason=cells["reason"].mask(some, told)).loc[order]
+
+
+def started_cells(frame: pd.DataFrame) -> int:
+    """Return how many cells beside baselines were started, also those that have no result, and
+    those that have left the file since."""
+    begun = (frame["role"] == "trial") & (frame["run"] != frame["baseline"])
+    now = int(frame.loc[begun & (frame["state"] != RunState.PENDING), "cell"].nunique())
+    return now + len(frame.attrs.get("left", ()))
+
+
+def tied_with_best(
+    lab: Lab, frame: pd.DataFrame, cells: Sequence[str], metric: str = GAP_HELDOUT
+) -> list[str]:
+    """Return the cells that cannot be told from the first.
+
+    That is at 95% for all pairs of the cells that were started. Differences are paired over seeds,
+    and over images where each cell has one seed.
+
+    Args:
+        cells: completed trials, best first by the metric.
+        metric: the gap in held-out loss, or the loss itself.
+    """
+    if len(cells) < 2:
+        return []
+    rows, family = _measured(frame, cells), started_cells(frame)
+    worse = worse_over_seeds(_by_seed(rows, cells, metric), range_quantile, cells=family)
+    if worse is None:
+        own = _worse_over_images(lab, frame, rows, cells, metric)
+        return [cell for cell in cells[1:] if cell not in own]
+    return [cell for cell, is_worse in zip(cells[1:], worse[1:]) if not is_worse]
+
+
+def better_than_dense(frame: pd.DataFrame, done: pd.DataFrame) -> bool:
+    """Return whether the first cell is better than dense at 95%, chosen as it is from all of them.
+
+    Its own interval must show it, and one that holds for all started cells against dense together,
+    over seeds: one seed shows nothing about a cell.
+
+    Args:
+        done: rows of `ranked_cells`, completed trials, best first by held-out gap.
+    """
+    if not done[GAP_HELDOUT + HIGH].iloc[0] < 0:
+        return False
+    gaps_SK = _by_seed(_measured(frame, done["cell"]), done["cell"], GAP_HELDOUT)
+    dense_and_SK, family = np.insert(-gaps_SK, 0, 0.0, axis=1), started_cells(frame) + 1
+    better = worse_over_seeds(dense_and_SK, quantile_to_one, cells=family)
+    return better is not None and bool(better[1])
+
+
+def _measured(frame: pd.DataFrame, cells: Collection[str]) -> pd.DataFrame:
+    """Return the completed trials of some cells that have a held-out gap."""
+    done = (frame["role"] == "trial") & (frame["state"] == RunState.COMPLETED)
+    return frame[done & frame["cell"].isin(cells) & frame[GAP_HELDOUT].notna()]
+
+
+def _by_seed(rows: pd.DataFrame, cells: Iterable[str], metric: str) -> NDArray[np.float64]:
+    """Return a metric of cells, [S, K], NaN where a cell lacks a seed."""
+    gaps = rows.groupby(["seed", "cell"])[metric].first().unstack()
+    return gaps.reindex(columns=[*cells]).to_numpy(float)
+
+
+def lead(lab: Lab, frame: pd.DataFrame, cell: str, control: str) -> PairedGap | None:
+    """Return the gap of a cell less that of a control: over the seeds that both have, or over the
+    images of the only one; `None` where they share none."""
+    done = frame[(frame["state"] == RunState.COMPLETED) & frame[GAP_HELDOUT].notna()]
+    own, other = (
+        done[(done["role"] == role) & (done["cell"] == name)].set_index("seed")
+        for role, name in (("trial", cell), ("control", control))
+    )
+    seeds = own.index.intersection(other.index)
+    if len(seeds) > 1:
+        apart = (own[GAP_HELDOUT] - other[GAP_HELDOUT]).loc[seeds].to_numpy(float)
+        return PairedGap(*t_interval(apart), len(seeds), "seeds")
+    steps, planned = frame.attrs.get("at_step", {}), frame.attrs.get("evaluations", ())
+    if seeds.empty:
+        return None
+    first, second = (
+        (str(one.loc[seeds[0], "run"]), str(one.loc[seeds[0], "baseline"])) for one in (own, other)
+    )
+    return _apart(lab, first, second, steps, planned)
+
+
+def _worse_over_images(
+    lab: Lab, frame: pd.DataFrame, rows: pd.DataFrame, cells: Sequence[str], metric: str
+) -> set[str]:
+    """Return the cells that are worse than the first, each by the images of one common seed.
+
+    The error of a difference is at most the sum of both cells' errors: where that tells them apart,
+    no losses are read. Of thousands of other cells those of the nearest are.
+    """
+    facts = rows[["cell", "seed", "run", "baseline", GAP_HELDOUT, GAP_HELDOUT + HIGH]]
+    if metric != GAP_HELDOUT:  # of the runs alone; their baselines have no part in it
+        infinite = rows[metric] + np.inf
+        facts = facts.assign(**{GAP_HELDOUT: rows[metric], GAP_HELDOUT + HIGH: infinite})
+        facts = facts.assign(baseline="")
+    best = facts[facts["cell"] == cells[0]]
+    pairs = facts.merge(best, on="seed", suffixes=("", BEST))
+    steps = frame.attrs.get("at_step", {})  # of runs that are compared before their end
+    planned, images = frame.attrs.get("evaluations", ()), int(rows[GAP_HELDOUT + COUNT].min())
+    apart = pairs[GAP_HELDOUT] - pairs[GAP_HELDOUT + BEST]
+    high = pairs[GAP_HELDOUT + HIGH] + pairs[GAP_HELDOUT + HIGH + BEST]
+    half = high - pairs[GAP_HELDOUT] - pairs[GAP_HELDOUT + BEST]
+    family = started_cells(frame)
+    clear = apart > half * widening(family, images)
+    worse = set(pairs.loc[clear, "cell"])
+    for pair in pairs[~clear].nsmallest(NEAREST, GAP_HELDOUT).to_dict("records"):
+        one, best_one = ((pair["run" + end], pair["baseline" + end]) for end in ("", BEST))
+        gap = _apart(lab, one, best_one, steps, planned)
+        if gap and gap.mean > (gap.high - gap.mean) * widening(family, gap.n):
+            worse.add(pair["cell"])
+    return worse
+
+
+def _apart(
+    lab: Lab,
+    one: tuple[str, str],
+    other: tuple[str, str],
+    steps: Mapping[str, int],
+    planned: Collection[str],
+) -> PairedGap | None:
+    """Return a run's gap less that of another over images, `None` where they cannot be paired.
+
+    Args:
+        one, other: a run and its baseline.
+        steps: at which runs are compared, where that is before their end.
+    """
+    runs = [one[0], other[0]]
+    if one[1] != other[1]:  # a common one cancels
+        runs += [one[1], other[1]]
+    paths = [losses_paths(lab.run(run), steps.get(run)) for run in runs]
+    both = common_evaluation(paths, planned)
+    if both is None:
+        return None
+    try:
+        a, b, *dense = (Losses.read(path[both]).dense for path in paths)
+        return gap_over_images(a - dense[0], b - dense[1]) if dense else gap_over_images(a, b)
+    except UserError:
+        return None
+
+
+def without_baseline(frame: pd.DataFrame) -> list[str]:
+    """A line for every baseline that ended without a result: its trials are compared with none."""
+    baselines = frame[frame["run"].isin(frame["baseline"])].drop_duplicates("run")
+    return [
+        without_comparison(f"{row['cell']} seed {row['seed']}", RunState(row["state"]))
+        for _, row in baselines.iterrows()
+        if RunState(row["state"]).lacks_result
+    ]

@@ -1,0 +1,364 @@
+"""From records to rows: one per trial, or per trial and step, with settings, metrics and gaps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tread_lab.config.cell import SharedParts, Tree, Trial
+from tread_lab.config.errors import UserError
+from tread_lab.config.evaluation import end_signature
+from tread_lab.config.evaluation_text import MetricNames
+from tread_lab.config.labels import cell_label
+from tread_lab.config.lengths import QUESTIONS
+from tread_lab.config.run import steps_alike
+from tread_lab.records.differences import mixed_runs
+from tread_lab.records.evaluation_folder import EvaluationFolder
+from tread_lab.records.history import left_cells
+from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import (
+    DEVICE_HOURS,
+    GAP_HELDOUT,
+    TRAIN_FLOPS,
+    TRAIN_IMAGES,
+    TRAIN_SECONDS,
+    parameters,
+)
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_state import RunState
+from tread_lab.records.stored_plan import StoredPlan
+from tread_lab.records.sweep_folder import Judgement, SweepFolder, state_in_sweep
+from tread_lab.results.cells import NO_RESULT, disturbed
+from tread_lab.results.columns import COUNT, HIGH, KEPT, LOW, is_metric, metric_columns, plain
+from tread_lab.results.gaps import recorded_gaps
+
+FIRST = ("run", "role", "seed", "state", "reason", "mixed", "disturbed", "baseline", "cell")
+WHOLE = ("start", "end", "steps_done")
+RECIPE = ("lr", "batch", "steps")  # of `train`, in every frame, swept or not
+STEP = "step"  # the column, and an axis of `steps_frame`
+END = 0  # stands for the step at which a run ends
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the folder of one run says; numbers are there for a completed run only.
+
+    Attributes:
+        steps: at which the run has ended.
+        devices: how many trained the run together.
+        evaluations: by step, `END` first; those of the plan first.
+        losses: files of held-out losses by step and signature, likewise.
+    """
+
+    state: RunState
+    reason: str = ""
+    steps: int | None = None
+    devices: int = 1
+    costs: dict[str, float] = field(default_factory=dict)
+    evaluations: dict[int, dict[str, dict[str, Any]]] = field(default_factory=lambda: {END: {}})
+    losses: dict[int, dict[str, Path]] = field(default_factory=lambda: {END: {}})
+
+    @staticmethod
+    def read(run: RunFolder, planned: list[str], stopped: Mapping[str, Judgement]) -> Record:
+        """Return the record of a run as a sweep sees it that has `stopped` some runs early."""
+        result = run.result() if run.path.is_dir() else None
+        if result is None:
+            state = run.state() if run.path.is_dir() else RunState.PENDING
+            if state_in_sweep(state, run.name, stopped) is not state:
+                judged = stopped[run.name]
+                return Record(RunState.STOPPED, judged.reason, judged.step)
+            return Record(state)
+        state, reason, steps = result["state"], result.get("reason", ""), result.get("step")
+        if state is not RunState.COMPLETED:
+            return Record(state, reason, steps)
+        costs = {name: float(cost) for name, cost in result.get("metrics", {}).items()}
+        record = Record(state, reason, steps, result.get("devices", 1), costs)
+        if TRAIN_SECONDS in costs:
+            costs[DEVICE_HOURS] = record.devices * costs[TRAIN_SECONDS] / 3600
+        place = {name: number for number, name in enumerate(planned)}
+        found = sorted(_evaluations(run, steps), key=lambda one: place.get(one[1], len(place)))
+        problems = []
+        for step, name, tree, folder in sorted(found, key=lambda one: one[0]):
+            record.evaluations.setdefault(step, {})[name] = tree
+            is_loss = tree["spec"].get("kind") == "heldout_loss"
+            if is_loss:
+                record.losses.setdefault(step, {})[name] = folder / "losses.npz"
+            if "problem" in tree and (name in place or is_loss):  # all sweeps compare losses
+                problems.append(tree["problem"])
+        return Record(**{**vars(record), "reason": problems[0]}) if problems else record
+
+
+def _evaluations(
+    run: RunFolder, end: int | None
+) -> Iterator[tuple[int, str, dict[str, Any], Path]]:
+    """Yield step, signature, tree and folder of each finished evaluation of a run."""
+    folder = run.path / "evaluations"
+    for name in sorted(os.listdir(folder)) if folder.is_dir() else ():  # noqa: PTH208 - often
+        tree = EvaluationFolder(folder / name, end).read()
+        if tree is not None:
+            step = int(tree["spec"].get("step") or END)
+            own = name if step == END else end_signature(tree["spec"])
+            yield step, own, tree, folder / name
+
+
+class SweepReader:
+    """Reads the trials of a plan into rows.
+
+    Attributes:
+        plan: the plan, its baselines with the axis values that tell them apart.
+        names: the names of metrics under this plan.
+    """
+
+    def __init__(self, lab: Lab, plan: StoredPlan) -> None:
+        self.plan, self._left = plan.with_baseline_cells, left_cells(lab, plan)
+        self.names = MetricNames(plan.evaluation_defaults)
+        self._trials = {trial.run: trial for trial in self.plan.trials}
+        self._planned, stopped = plan.planned, lab.sweep(plan.name).stopped()
+        self._records = {
+            run: Record.read(lab.run(run), self._planned, stopped) for run in self._trials
+        }
+        self._mixed = mixed_runs(lab, self._trials)
+        self._parts = SharedParts()
+        self._columns: dict[str, bool] = {}  # of metrics met so far -> whether planned
+
+    def row(self, trial: Trial[Tree]) -> dict[str, Any]:
+        """Return the row of a trial in `trials_frame`, without the columns of which it has none.
+
+        Raises:
+            UserError: an evaluation of the run cannot be understood.
+        """
+        record, baseline = self._records[trial.run], self._records.get(trial.baseline or "")
+        dense = baseline.losses[END] if baseline else {}
+        values, problem = self._measured(record, END, dense)
+        uncompared = ""
+        if baseline and record.state is RunState.COMPLETED:
+            uncompared = NO_RESULT.get(baseline.state, "")
+        return {
+            **self._settings(trial),
+            "state": record.state,
+            "reason": problem or uncompared or record.reason,
+            "steps_done": record.steps,
+            **values,
+            **record.costs,
+        }
+
+    def measured_at(self, trial: Trial[Tree]) -> dict[int, dict[str, float]]:
+        """Return what was measured of a trial before its end: by step, metrics and gaps.
+
+        The names are those of the end. A gap is that to the baseline at the same step, which may be
+        its end; there is none where runs differ in length and an earlier step is no shorter run.
+        """
+        record, dense = self._records[trial.run], dict[int, dict[str, Path]]()
+        if trial.baseline is not None:
+            baseline, theirs = self._trials[trial.baseline], self._records[trial.baseline]
+            if baseline.steps == trial.steps:
+                dense = theirs.losses
+            elif not any(map(self.plan.follows_length, (trial, baseline))):
+                dense = {**theirs.losses, baseline.steps: theirs.losses[END]}
+        steps = (step for step in record.evaluations if step != END)
+        return {step: self._measured(record, step, dense.get(step, {}))[0] for step in steps}
+
+    def rows_by_step(self, trial: Trial[Tree]) -> Iterator[dict[str, Any]]:
+        """Yield the row of a trial at every step at which it was measured, its end last."""
+        whole = self.row(trial)
+        if whole["state"] is not RunState.COMPLETED:
+            yield {**whole, STEP: None}
+            return
+        steps, alike = trial.steps, steps_alike(trial.spec)
+        settings = {name: x for name, x in whole.items() if not is_metric(name)}
+        at_end = {name: x for name, x in whole.items() if name not in settings}
+        for step, values in {**self.measured_at(trial), steps: at_end}.items():
+            known = (TRAIN_FLOPS, TRAIN_SECONDS, DEVICE_HOURS) if alike or step == steps else ()
+            share = step / max(steps, 1)
+            cost = {name: share * at_end[name] for name in known if name in at_end}
+            cost[TRAIN_IMAGES] = float(step * trial.spec["train"]["batch"])
+            label = f"{whole['cell']} {STEP}={step}"
+            yield {**settings, "cell": label, STEP: step, **values, **cost}
+
+    def row_at(self, trial: Trial[Tree], step: int) -> dict[str, Any]:
+        """Return the row of a trial at one step; without numbers where it was not measured."""
+        whole = self.row(trial)
+        settings = {name: x for name, x in whole.items() if not is_metric(name)}
+        rows = (row for row in self.rows_by_step(trial) if row[STEP] == step)
+        return {name: x for name, x in {**next(rows, {}), **settings}.items() if name != STEP}
+
+    def frame(self, rows: Iterable[Mapping[str, Any]] | None = None) -> pd.DataFrame:
+        """Return rows, by default those of all trials, as a frame: columns in order, whole numbers
+        whole, its `attrs` set."""
+        frame = pd.DataFrame([*(map(self.row, self.plan.trials) if rows is None else rows)])
+        axes = self.plan.axes
+        if not self._compares_losses:
+            frame = frame[[c for c in frame if not str(c).startswith("gap/")]]
+        metrics = metric_columns(frame)
+        settings = frame.columns.drop([*FIRST, *metrics], errors="ignore")
+        frame = frame.reindex(columns=[*dict.fromkeys([*FIRST, *axes, *settings]), *metrics])
+        whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
+        types: dict[str, Any] = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
+        frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
+        frame["disturbed"] = False if STEP in frame else disturbed(frame)
+        frame.attrs |= {
+            "axes": list(axes),
+            "planned": [column for column, planned in self._columns.items() if planned],
+            "foreign": [column for column, planned in self._columns.items() if not planned],
+            "evaluations": sorted(self._planned),
+            "comparison": self.plan.comparison,
+            "left": self._left,
+        }
+        return frame
+
+    def _settings(self, trial: Trial[Tree]) -> dict[str, Any]:
+        """Return what the plan alone says of a trial: axis values and parameters, one name each.
+
+        A rate of 0, and a dense run that goes on from another, have their axes' place.
+        """
+        axes = {axis: plain(value) for axis, value in trial.cell.items()}
+        named = parameters(self._parts.run(trial.spec))
+        own = {name: None if value == "" else value for name, value in named.items()}
+        places = {name for name in ("start", "end") if isinstance(axes.get(name), int)}
+        places |= axes.keys() & {"rate"} if own["starts_from"] else set()
+        dense = own["start"] is None
+        return {
+            "run": trial.run,
+            "role": trial.role,
+            "seed": trial.seed,
+            "mixed": trial.run in self._mixed,
+            "baseline": trial.baseline,
+            "cell": cell_label(trial),
+            **{f"train.{name}": trial.spec["train"].get(name) for name in RECIPE},
+            **axes,
+            **own,
+            **({name: axes[name] for name in places} if dense else {}),
+        }
+
+    def _measured(
+        self, record: Record, step: int, baseline: dict[str, Path]
+    ) -> tuple[dict[str, float], str]:
+        """Return the metrics of a step and its gaps to a baseline, or why these are unreadable."""
+        values: dict[str, float] = {}
+        for signature, tree in record.evaluations[step].items():
+            costs = {name: x for name, x in tree.items() if name.startswith("cost/")}
+            for metric, value in {**tree["metrics"], **costs}.items():
+                column = self.names.name(metric, signature, tree["spec"])
+                values.setdefault(column, value)  # of equal images, the planned ones come first
+                planned = signature in self._planned
+                self._columns[column] = self._columns.get(column, False) or planned
+        try:
+            gaps = recorded_gaps(record.losses.get(step, {}), baseline, self._planned)
+        except UserError as error:
+            return values, str(error)
+        for name, gap in gaps.items():
+            values |= {name: gap.mean, name + LOW: gap.low, name + HIGH: gap.high}
+            values |= {name + COUNT: gap.n, name + KEPT: gap.kept}
+        return values, ""
+
+    @property
+    def _compares_losses(self) -> bool:
+        """Whether the plan asks for held-out losses, or every completed run has some."""
+        if any(tree["kind"] == "heldout_loss" for tree in self.plan.evaluate):
+            return True
+        done = (r for r in self._records.values() if r.state is RunState.COMPLETED)
+        return all(any(record.losses.values()) for record in done)
+
+
+def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
+    """One row per trial of the plan, in plan order.
+
+    Columns: run, role, seed, state, reason, mixed (whether its code, data or weights are not those
+    of most runs), disturbed (whether its times are no facts), baseline (the run it is compared
+    with), cell (its label), the axis values, those of `train` in `RECIPE`, the parameters of
+    `metric_names.parameters`, steps_done, metrics of the evaluations, gaps (`gap/heldout`, with
+    `:low` and `:high`, `:n` images and `:kept`, the share of variance that pairing left) and costs.
+    Metric columns are those with `/` or `@` in their name. **Only completed runs have numbers**:
+    any other trial is a row with its state and NaN. Gaps of losses that another sweep has measured
+    are there only if every completed run has such losses.
+
+    A completed trial whose baseline ended without a result has that as its reason.
+
+    Where a sweep has baselines of several kinds, each has the axis values in which they differ.
+
+    `frame.attrs`: `evaluations` (signatures of the planned evaluations), `axes` (axis columns),
+    `planned` and `foreign` (metric columns that this sweep asked for, and others), `comparison`
+    (the question that differences to baselines answer, such as `at equal training FLOPs`) and
+    `left` (cells that have left the file).
+
+    Raises:
+        UserError: no such sweep.
+    """
+    return SweepReader(lab, sweep_plan(lab, sweep)).frame()
+
+
+def steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
+    """Return one row per trial and step at which it was measured, its end last, in plan order.
+
+    The columns are those of `trials_frame` and `step`, which is one more axis. Metrics are those of
+    the EMA weights of that step under the names that they have at the end; gaps are to the baseline
+    at the same step. `cost/train_flops`, `cost/train_seconds`, `cost/device_hours` and
+    `cost/train_images` are the run's share up to the step; where routes are on in a part of the
+    steps, time and FLOPs are known of the end alone. A trial that is not completed has one row
+    without a step. `frame.attrs["schedules"]` lists the schedules by which rates fall to
+    the end: under them an earlier step is no shorter run.
+
+    Raises:
+        UserError: no such sweep.
+    """
+    reader = SweepReader(lab, sweep_plan(lab, sweep))
+    frame = reader.frame(row for trial in reader.plan.trials for row in reader.rows_by_step(trial))
+    frame[STEP] = frame[STEP].astype("Int64")
+    schedules = {str(trial.spec["train"].get("schedule")) for trial in reader.plan.trials}
+    frame.attrs |= {
+        "axes": [*frame.attrs["axes"], STEP],
+        "schedules": sorted(schedules - {"constant"}),
+    }
+    return frame
+
+
+def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None:
+    """Return the rows of `trials_frame` with each run at the step at which its baseline ends.
+
+    These answer at equal steps what a sweep with `match` asks at equal cost, from the same runs. It
+    is `None` for other sweeps, and where no run was measured so or a stage is no shorter run.
+    `frame.attrs["at_step"]` has the step of each run that goes on.
+
+    Raises:
+        UserError: no such sweep.
+    """
+    plan = sweep_plan(lab, sweep)
+    if plan.match is None:
+        return None
+    reader = SweepReader(lab, plan)
+    ends = {trial.run: trial.steps for trial in plan.trials}
+    at_step = {trial.run: ends[trial.baseline or trial.run] for trial in plan.trials}
+    frame = reader.frame(reader.row_at(trial, at_step[trial.run]) for trial in reader.plan.trials)
+    before = {run: step for run, step in at_step.items() if step != ends[run]}
+    frame.attrs |= {"comparison": QUESTIONS[None], "at_step": before}
+    trials = frame[frame["role"] == "trial"]
+    return frame if GAP_HELDOUT in frame and trials[GAP_HELDOUT].notna().any() else None
+
+
+def training_frame(lab: Lab, sweep: str | SweepFolder, trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of curves over training: stages of runs, else runs of several lengths.
+
+    These are `steps_frame`'s where a run was measured before its end, and `trials` else, or where
+    the one other step is that at which the baselines of a sweep with `match` end.
+    """
+    plan = sweep_plan(lab, sweep)
+    stages = {tree.get("step") for tree in plan.evaluate} - {None}
+    if plan.match is not None and stages <= {trial.steps for trial in plan.trials}:
+        return trials
+    steps = steps_frame(lab, sweep)
+    return steps if (steps.groupby("run")[STEP].nunique() > 1).any() else trials
+
+
+def sweep_plan(lab: Lab, sweep: str | SweepFolder) -> StoredPlan:
+    """Return the stored plan of a sweep, or of its folder."""
+    return (lab.known_sweep(sweep) if isinstance(sweep, str) else sweep).plan()
+
+
+def _is_whole(column: pd.Series) -> bool:
+    """Whether an axis has whole numbers, which a missing baseline's cell would turn into floats."""
+    return pd.api.types.is_float_dtype(column) and bool((column.dropna() % 1 == 0).all())

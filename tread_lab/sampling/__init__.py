@@ -1,1 +1,0 @@
-"""From noise to images: solvers, guidance, generation."""

@@ -1,1 +1,0 @@
-"""The terminal: plans, live progress, rankings and status, as people read them."""

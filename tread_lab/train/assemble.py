@@ -1,0 +1,228 @@
+"""Assembles a run: network, process and data from their specs; nothing else does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from tread_lab import draws
+from tread_lab.backbones import build_backbone
+from tread_lab.backbones.published_weights import check_fit, from_sit, read_tensors
+from tread_lab.config.errors import UserError
+from tread_lab.config.run import InitSpec, RunSpec
+from tread_lab.config.signature import signature
+from tread_lab.diffusion import Process, build_process
+from tread_lab.records.checkpoint_names import list_checkpoints
+from tread_lab.records.lab import digest_of
+from tread_lab.records.run_folder import EXPORTED, RunFolder
+from tread_lab.train.checkpoint import (
+    Checkpoint,
+    DamagedCheckpoint,
+    load_latest,
+    load_step,
+    load_weights,
+)
+from tread_lab.train.device import use
+from tread_lab.train.joining import Condition, network_arguments
+
+_DRAWS: frozenset[Any] = frozenset(
+    {
+        Tensor.normal_,
+        Tensor.uniform_,
+        nn.init.normal_,
+        nn.init.uniform_,
+        nn.init.trunc_normal_,
+        nn.init.xavier_uniform_,
+        nn.init.xavier_normal_,
+        nn.init.kaiming_uniform_,
+        nn.init.kaiming_normal_,
+    }
+)
+
+
+class no_init(TorchFunctionMode):
+    """Fill tensors with NaN within the block where they would be filled with random numbers.
+
+    Everything else is computed as ever, such as tables of positions, which no checkpoint holds.
+    NaN stays until a whole state dict is loaded. It is never out of bounds, so that loops that
+    redraw what is out of bounds end, as torch's `trunc_normal_`. XL/2: 12 s less on one core.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in _DRAWS:
+            tensor: Tensor = args[0] if args else kwargs["tensor"]
+            with torch.no_grad():
+                return tensor.fill_(math.nan)
+        return func(*args, **(kwargs or {}))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained network in evaluation mode and what belongs to it.
+
+    Attributes:
+        weights: digest of the file of its weights.
+        condition: what the network sees of the held-out samples in place of classes.
+    """
+
+    spec: RunSpec
+    step: int
+    network: nn.Module
+    process: Process
+    device: torch.device
+    weights: str = ""
+    condition: Condition | None = None
+
+
+@contextmanager
+def initialised(seed: int, part: str) -> Iterator[None]:
+    """Let what is made within draw its weights from a seed and the name of a part."""
+    with torch.random.fork_rng(devices=[]):
+        torch.random.set_rng_state(draws.generator(seed, part).get_state())
+        yield
+
+
+def build_network(spec: RunSpec) -> nn.Module:
+    """Return the network of a run with what its systems add to it, freshly initialised.
+
+    What stands at the end of a route leaves the generator as it was, so that the rest of the
+    network starts equal whatever the bypass.
+    """
+    with torch.random.fork_rng(devices=[]):
+        added = network_arguments(spec)
+    return build_backbone(spec, **added)
+
+
+def fresh_network(spec: RunSpec) -> nn.Module:
+    """Return a network initialised from the run's seed; equal shapes and seeds, equal weights."""
+    with initialised(spec.seed, "init"):
+        return build_network(spec)
+
+
+def trained(
+    folder: RunFolder, device: torch.device, *, step: int | None = None, weights: str = "ema"
+) -> Trained:
+    """Return the network of a run with EMA or raw weights, at its last step if `step` is `None`.
+
+    Raises:
+        UserError: the run has no usable checkpoint.
+    """
+    spec, checkpoint = folder.spec(), _checkpoint(folder, step)
+    with no_init():
+        network = build_network(spec)
+    try:
+        network.load_state_dict(checkpoint.network(weights))
+    except RuntimeError as error:
+        wrong = str(error).splitlines()[-1].strip()
+        raise UserError(f"weights in {folder.path} do not fit its spec: {wrong}") from None
+    use(device)
+    network.requires_grad_(False).eval().to(device)
+    process = build_process(spec.process)
+    return Trained(spec, checkpoint.step, network, process, device, checkpoint.digest)
+
+
+def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
+    if folder.exported:
+        exported = load_weights(folder.path / EXPORTED)
+        if step not in (None, exported.step):
+            raise UserError(
+                f"{folder.path} has the weights of step {exported.step} alone, and step {step} is"
+                " asked for; measure the run itself, or name another guidance:"
+                " sampler.guidance=1"
+            )
+        return exported
+    if step is not None:
+        return load_step(folder.checkpoints, step)
+    newest, ended = load_latest(folder.checkpoints), int((folder.result() or {}).get("step", 0))
+    if has_lost_its_end(folder, newest.step if newest else 0):
+        raise DamagedCheckpoint(
+            f"no usable checkpoint of step {ended} in {folder.checkpoints}: damaged; `tread-lab"
+            " sweep` or `tread-lab train` makes it again"
+        )
+    if newest is None and ended:
+        raise UserError(
+            f"run {folder.name} has no usable checkpoint; delete {folder.path} to train it again"
+        )
+    if newest is None:
+        raise UserError(f"run {folder.name} has no usable checkpoint in {folder.checkpoints}")
+    return newest
+
+
+def has_lost_its_end(folder: RunFolder, last: int) -> bool:
+    """Return whether a finished run must train again, because its last weights are damaged.
+
+    Args:
+        last: the step of its newest undamaged checkpoint, 0 without any.
+    """
+    ended = int((folder.result() or {}).get("step", 0))
+    return bool(list_checkpoints(folder.checkpoints)) and last < ended
+
+
+def starting_weights(spec: RunSpec, folder: RunFolder) -> dict[str, Tensor] | None:
+    """Return the weights that `init_from` names, or `None` without it.
+
+    Args:
+        folder: of the run; its parent's lies beside it.
+
+    Raises:
+        UserError: the parent has no usable checkpoint, or the file is another one or does not fit.
+    """
+    start = spec.init_from
+    if start is None:
+        return None
+    if start.run is not None:
+        return _checkpoint(folder.sibling(signature(start.run)), None).network(start.weights)
+    return _of_file(spec, start)
+
+
+def check_start(spec: RunSpec) -> None:
+    """Refuse a file whose weights the network of `spec` cannot have; a parent is not looked at.
+
+    Raises:
+        UserError: the file is another one, cannot be read, or a name or shape is wrong; or there
+            are neither steps nor a start.
+    """
+    if spec.train.steps == 0 and spec.init_from is None:
+        raise UserError("train.steps: 0 trains nothing; init_from says whose weights the run has")
+    if spec.init_from is not None and spec.init_from.file is not None:
+        _of_file(spec, spec.init_from)
+
+
+def _of_file(spec: RunSpec, start: InitSpec) -> dict[str, Tensor]:
+    path = Path(str(start.file))
+    if start.digest is None:
+        raise UserError("init_from: write `init_from: {file: PATH}`, so that its digest is taken")
+    if digest_of(path) != start.digest:
+        raise UserError(f"init_from.file: {path} has changed since the run was planned")
+    export = RunFolder(path.parent)
+    made = export.readable_spec() if export.exported and path.name == EXPORTED else None
+    if made is not None and made.process.kind != spec.process.kind:
+        raise UserError(
+            f"init_from.file: must be weights of process={spec.process.kind}, got those of"
+            f" {made.process.kind}. Try process={made.process.kind}."
+        )
+    state = read_tensors(path, start.weights)
+    if start.published_as is not None and spec.process.kind != "flow":
+        raise UserError(
+            "init_from.published_as: a SiT predicts the velocity of a flow, and the process is"
+            f" {spec.process.kind}; say process=flow"
+        )
+    with torch.device("meta"), no_init():
+        network = build_network(spec)
+    try:
+        if start.published_as is not None:
+            state = from_sit(state)
+        check_fit(state, network)
+    except UserError as error:
+        raise UserError(f"init_from.file: {path} is not a {spec.model.name}: {error}") from None
+    return state

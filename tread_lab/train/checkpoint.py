@@ -1,0 +1,201 @@
+"""Checkpoints: tensors only, whole or absent, their checksum in their name."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tread_lab.config.errors import UserError
+from tread_lab.config.evaluation import in_words
+from tread_lab.records.checkpoint_names import list_checkpoints, step_of
+from tread_lab.records.durable import replacing
+
+_SETTLED = 2 * 10**9  # ns after which a change of a file is sure to change its time
+_found_whole: set[tuple[Path, tuple[int, ...]]] = set()  # files by this process, and their stamps
+
+
+class DamagedCheckpoint(UserError):
+    """The last weights of a finished run cannot be read; they can be trained again."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state after `step` optimizer steps: flat named tensors and a few numbers.
+
+    Attributes:
+        digest: of the file that it was read from.
+    """
+
+    step: int
+    tensors: Mapping[str, Tensor]
+    facts: Mapping[str, str]
+    digest: str = ""
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """Return the tensors below `prefix/`, their names without it."""
+        start = f"{prefix}/"
+        return {n.removeprefix(start): x for n, x in self.tensors.items() if n.startswith(start)}
+
+    def network(self, weights: str) -> dict[str, Tensor]:
+        """Return the state of the network with EMA or raw weights."""
+        return {**self.part("model"), **self.part(weights)}
+
+
+def save(
+    folder: Path, checkpoint: Checkpoint, *, keep: int, keep_steps: Collection[int] = ()
+) -> Path:
+    """Write a checkpoint, then remove all but the `keep` newest and those of `keep_steps`.
+
+    Another file of the same step is a damaged one, and makes room too.
+    """
+    path = _written(folder, checkpoint)
+    others = [p for p in list_checkpoints(folder) if p != path]
+    replaced = [p for p in others if step_of(p) == checkpoint.step]
+    older = [p for p in others if p not in replaced and step_of(p) not in keep_steps]
+    for old in (*replaced, *older[max(keep - 1, 0) :]):
+        old.unlink(missing_ok=True)
+    return path
+
+
+def _written(folder: Path, checkpoint: Checkpoint) -> Path:
+    tensors = {name: t.detach().cpu().contiguous() for name, t in checkpoint.tensors.items()}
+    staging = folder / "staging.safetensors"
+    with replacing(staging) as temporary:
+        save_file(tensors, temporary, metadata={**checkpoint.facts, "step": str(checkpoint.step)})
+    path = folder / f"step-{checkpoint.step:08d}-{_digest(staging)}.safetensors"
+    staging.replace(path)
+    return path
+
+
+def newest_whole_step(folder: Path) -> int:
+    """Return the step of the newest undamaged checkpoint, 0 without any."""
+    return next((step_of(path) for path in list_checkpoints(folder) if is_whole(path)), 0)
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether the bytes of a checkpoint are those that were written.
+
+    What this process has found whole it does not read again while size and times of the file stay.
+    """
+    try:
+        facts = path.stat()
+        stamp = facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+        if (path, stamp) in _found_whole:
+            return True
+        whole = _digest(path) == _digest_in(path)
+    except OSError:
+        return False
+    if whole and facts.st_mtime_ns < time.time_ns() - _SETTLED:
+        _found_whole.add((path, stamp))
+    return whole
+
+
+def load_latest(folder: Path) -> Checkpoint | None:
+    """Return the newest undamaged checkpoint or `None`; a warning names those passed over."""
+    for path in list_checkpoints(folder):
+        checkpoint = _read(path)
+        if checkpoint is not None:
+            return checkpoint
+        warnings.warn(f"{path} is damaged; the one before it is used", stacklevel=2)
+    return None
+
+
+def load_step(folder: Path, step: int) -> Checkpoint:
+    """Return the checkpoint of exactly `step`.
+
+    Raises:
+        UserError: there is none, or it is damaged.
+    """
+    paths = [p for p in list_checkpoints(folder) if p.name.startswith(f"step-{step:08d}-")]
+    for path in paths:
+        checkpoint = _read(path)
+        if checkpoint is not None:
+            return checkpoint
+    why = "is damaged (checksum)" if paths else "is not there"
+    steps = sorted({step_of(path) for path in list_checkpoints(folder)})
+    has = f"step{'s' * (len(steps) != 1)} {in_words(steps)}"
+    raise UserError(
+        f"checkpoint of step {step} {why} in {folder}, which has {has}; a run keeps the steps that"
+        " its evaluations name when it is trained"
+    )
+
+
+def load_weights(path: Path) -> Checkpoint:
+    """Return exported weights: the tensors of a network alone, their step from the file's header.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        tensors, facts = _tensors(path)
+        tensors = {f"model/{name}": tensor for name, tensor in tensors.items()}
+        return Checkpoint(int(facts.get("step", 0)), tensors, facts, _digest(path))
+    except (OSError, SafetensorError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {error}; export the run again") from None
+
+
+def _read(path: Path) -> Checkpoint | None:
+    if not is_whole(path):
+        return None
+    try:
+        return Checkpoint(step_of(path), *_tensors(path), _digest_in(path))
+    except (OSError, SafetensorError):
+        return None
+
+
+def _tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    with safe_open(path, framework="pt") as file:
+        return {n: file.get_tensor(n) for n in file.keys()}, file.metadata() or {}  # noqa: SIM118
+
+
+def _digest_in(path: Path) -> str:
+    """Return the checksum in a checkpoint's name."""
+    return path.stem.rpartition("-")[2]
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def flat_optimizers(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """Return the state of all optimizers as named tensors: `<parameter>/<slot>`."""
+    return {
+        f"{name}/{slot}": value
+        for optimizer in optimizers
+        for name, slots in _slots(optimizer).items()
+        for slot, value in slots.items()
+    }
+
+
+def load_optimizers(
+    optimizers: Sequence[torch.optim.Optimizer], flat: Mapping[str, Tensor]
+) -> None:
+    """Put named tensors back into the optimizers; the inverse of `flat_optimizers`."""
+    found: dict[str, dict[str, Tensor]] = {}
+    for key, value in flat.items():
+        name, _, slot = key.rpartition("/")
+        found.setdefault(name, {})[slot] = value
+    for optimizer in optimizers:
+        state = {k: found[name] for k, name in enumerate(_names(optimizer)) if name in found}
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def _slots(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
+    """Return the state of an optimizer by the names of its parameters."""
+    names = _names(optimizer)
+    return {names[k]: slots for k, slots in optimizer.state_dict()["state"].items()}
+
+
+def _names(optimizer: torch.optim.Optimizer) -> list[str]:
+    """Return the names of an optimizer's parameters, group after group."""
+    return [name for group in optimizer.param_groups for name in group["param_names"]]

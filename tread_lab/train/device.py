@@ -1,0 +1,210 @@
+"""The device of this process: what it is, what it can do, what it used."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import gc
+import os
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from tread_lab.config.errors import UserError
+from tread_lab.config.units import counted
+from tread_lab.hardware import AMPERE, OLDER, PEAK_FLOPS, SLOWER, limits, of_gpu, processor
+from tread_lab.hardware import CPU as CPU_PRECISIONS
+
+T = TypeVar("T")
+
+CONTEXT = 10**9  # bytes of a GPU for CUDA's context, kernels and library workspaces; an upper guess
+
+
+def pick(name: str | None = None) -> torch.device:
+    """Return the named device, else a GPU, else the CPU; a GPU always with its index.
+
+    `cuda` alone is the process's current device. Where the CPU is named, CUDA is not touched.
+
+    Raises:
+        UserError: the named device is not here.
+    """
+    if name is None:
+        # Torch remembers GPUs that `--device cpu` has hidden since.
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+        name = "cuda" if torch.cuda.is_available() and not hidden else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"--device {name}: no such device; try cpu or cuda") from None
+    if device.type != "cuda":
+        return device
+    if not torch.cuda.is_available():
+        raise UserError(f"--device {name}: no CUDA device is visible; try --device cpu")
+    count = torch.cuda.device_count()
+    # Else cuBLAS may vary; torch looks once, at the first product, which may be of another run.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    index = _current_gpu() if device.index is None else device.index
+    if index >= count:
+        visible = "1 CUDA device is visible: cuda:0"
+        if count > 1:
+            visible = f"{count} CUDA devices are visible: cuda:0 to cuda:{count - 1}"
+        raise UserError(f"--device {name}: {visible}")
+    return torch.device("cuda", index)
+
+
+def _current_gpu() -> int:
+    """Return the process's current device: 0 until CUDA is initialised, which asking would do."""
+    begun: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return torch.cuda.current_device() if begun else 0
+
+
+def use(device: torch.device, *, deterministic: bool = False) -> None:
+    """Make a GPU the process's current one: kernels and libraries that name none go there.
+
+    Args:
+        deterministic: refuse kernels that add in any order.
+    """
+    if deterministic != torch.are_deterministic_algorithms_enabled():  # which imports the compiler
+        torch.use_deterministic_algorithms(deterministic)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    else:
+        _keep_freed_memory()
+
+
+# Parameters of glibc's `mallopt`, and their largest useful values.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_NEVER, _MOST = 2**31 - 1, 32 * 2**20
+
+
+@functools.cache
+def _keep_freed_memory() -> None:
+    """Let tensors that are freed make room for the next ones within this process.
+
+    Else glibc gives large ones back to the kernel and asks for them again, page by page: a quarter
+    of the time of a forward pass on small networks. `release` gives back what is free.
+    """
+    c = _glibc()
+    if c is not None:
+        c.mallopt(_M_MMAP_THRESHOLD, _MOST)
+        c.mallopt(_M_TRIM_THRESHOLD, _NEVER)
+
+
+@functools.cache
+def _glibc() -> ctypes.CDLL | None:
+    c = ctypes.CDLL(None)
+    return c if hasattr(c, "mallopt") else None
+
+
+@functools.cache
+def _freeze_libraries() -> None:
+    """Take what lives now out of the garbage collector's sight, until the process ends."""
+    gc.freeze()
+    atexit.register(gc.unfreeze)  # else libraries complain at the end of what was not collected
+
+
+def release(device: torch.device) -> None:
+    """Give back the memory that an earlier run of this process left behind.
+
+    What lives at the first call is the libraries: later collections pass them over, which makes
+    each a hundred times quicker.
+    """
+    gc.collect()
+    _freeze_libraries()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    elif (c := _glibc()) is not None:
+        c.malloc_trim(0)
+
+
+def pins(device: torch.device) -> bool:
+    """Return whether what is copied to the device is better kept in page-locked memory."""
+    return device.type == "cuda"
+
+
+def precisions(device: torch.device) -> tuple[str, ...]:
+    """Return the precisions that the device computes in itself, emulation not counted."""
+    if device.type == "cuda":
+        ampere = torch.cuda.get_device_capability(device) >= (8, 0)
+        return AMPERE if ampere else OLDER
+    if device.type == "cpu":
+        return CPU_PRECISIONS
+    return ("fp32",)
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Refuse what the device cannot do, instead of silently doing something else.
+
+    Raises:
+        UserError: the device lacks the precision.
+    """
+    own_precisions = precisions(device)
+    if precision not in own_precisions:
+        where, can = f"{device.type} ({name(device)})", ", ".join(own_precisions)
+        raise UserError(f"precision: {where} has no {precision}; choose one of {can}")
+
+
+def name(device: torch.device) -> str:
+    """Return the device as people know it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{processor()}, {counted(torch.get_num_threads(), 'thread')}"
+
+
+def model(device: torch.device) -> str:
+    """Return the model of a GPU or of this machine's processor, by which speeds compare."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
+
+
+def peak_flops(device: torch.device) -> float | None:
+    """Return the dense bf16 peak in FLOP/s; `None` if it is not known."""
+    return of_gpu(SLOWER | PEAK_FLOPS, name(device))
+
+
+class PeakMemory:
+    """The most memory in use since this was made: a GPU's allocator's, or the process's own.
+
+    Linux alone can forget a process's earlier peak (`/proc/self/clear_refs`).
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self._known = device, True
+        if device.type == "cuda":
+            use(device)
+            torch.cuda.reset_peak_memory_stats(device)
+        else:
+            self._known = _forget_peak()
+
+    def bytes(self) -> int | None:
+        """Return the peak, or `None` where an earlier one cannot be told from it."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device)
+        return _peak_resident() if self._known else None
+
+
+def _forget_peak() -> bool:
+    """Set the peak of this process's resident memory back to what it is now, if that can be."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _peak_resident() -> int | None:
+    """Return the bytes of resident memory at the peak (VmHWM, in kB)."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
+
+
+def memory(device: torch.device) -> int:
+    """Bytes for runs: a GPU's own less what CUDA itself takes, this machine's or container's."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory) - CONTEXT
+    allowed = limits("memory.max") + limits("memory/memory.limit_in_bytes")
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *allowed])

@@ -1,0 +1,195 @@
+"""The arithmetic of a pass: tf32 or exact matrix products, autocast, and fp16's loss scaling."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from tread_lab.config.errors import lookup
+
+# What a CPU calls its instructions for bf16 (`torch.cpu.get_capabilities`).
+UNITS = ("avx512_bf16", "amx_bf16", "amx_tile", "bf16", "sve_bf16")
+Products = frozenset[Callable[..., Tensor]]
+# Torch's attention takes 8 times as long backwards in bf16 as in fp32, with bf16 units, too.
+ATTENTION: Products = frozenset((F.scaled_dot_product_attention,))
+ALL: Products = ATTENTION | {F.linear}
+
+
+@functools.cache
+def multiplies_bf16() -> bool:
+    """Return whether this CPU has instructions that multiply bf16 numbers."""
+    capabilities: Mapping[str, Any] = torch.cpu.get_capabilities()
+    return any(capabilities.get(unit, False) for unit in UNITS)
+
+
+class RoundedProducts(TorchFunctionMode):
+    """Linear maps and attention, or one of them, under bf16 autocast by fp32 kernels.
+
+    As under autocast, operands and results are rounded to bf16, and so are the gradients of both.
+    Torch's own kernels emulate the multiplication of bf16 numbers where a CPU has none, which takes
+    3 to 5 times as long as in fp32; their sums are in another order and their attention rounds its
+    weights to bf16, too.
+
+    Args:
+        products: functions of torch whose products these are.
+    """
+
+    def __init__(self, products: Products = ALL) -> None:
+        super().__init__()
+        self.products = products
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call `func`, with rounded operands if it is a product under autocast."""
+        kwargs = kwargs or {}
+        if func not in self.products or not torch.is_autocast_enabled("cpu"):
+            return func(*args, **kwargs)
+        named = {name: _rounded(value) for name, value in kwargs.items()}
+        with torch.autocast("cpu", enabled=False):
+            return func(*map(_rounded, args), **named).bfloat16()
+
+
+def _rounded(value: Any) -> Any:
+    """Return the nearest bf16 numbers in fp32; what is no tensor of numbers stays as it is."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value.bfloat16().float()
+    return value
+
+
+# precision -> the type of matrix products and convolutions under autocast, or else that of the
+# weights, which are fp32 in every precision.
+PRECISIONS: Mapping[str, torch.dtype | None] = {
+    "fp32": None,
+    "tf32": None,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+
+
+def autocast_type(precision: str) -> torch.dtype | None:
+    """Return the type of a precision under autocast; raise a `UserError` if it has no such name."""
+    return lookup(PRECISIONS, precision, "precision")
+
+
+# What makes products in bf16, as provenance names it: on a GPU, and on a CPU without and with
+# instructions that multiply bf16 numbers.
+NATIVE = "bf16 kernels"
+ROUNDED = "rounded operands, fp32 kernels"
+MIXED = "bf16 kernels, attention of rounded operands by fp32 kernels"
+BY_FP32 = {ROUNDED: ALL, MIXED: ATTENTION}  # the products that fp32 kernels make
+
+
+@contextmanager
+def autocast(precision: str, device: torch.device) -> Iterator[None]:
+    """Matrix products and convolutions in bf16 or fp16; nothing changes for fp32 and tf32."""
+    dtype = autocast_type(precision)
+    products = BY_FP32.get(bf16_products(precision, device.type) or "")
+    rounded = nullcontext() if products is None else RoundedProducts(products)
+    with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None), rounded:
+        yield
+
+
+def bf16_products(precision: str, device_type: str) -> str | None:
+    """Return what makes the products in bf16 on a device of this machine; `None` without any."""
+    if autocast_type(precision) is not torch.bfloat16:
+        return None
+    if device_type != "cpu":
+        return NATIVE
+    return MIXED if multiplies_bf16() else ROUNDED
+
+
+@contextmanager
+def matrix_products(precision: str) -> Iterator[None]:
+    """Within the block products of fp32 operands are exact in fp32, else rounded to tf32.
+
+    torch's own default lets convolutions use tf32 in an fp32 run; here fp32 means fp32. Under bf16
+    and fp16 the fp32 block runs tf32 products, as in the official code. By datasheet an H100 does
+    67 TFLOP/s exactly and 494 in tf32, so exact products would eat what routing gains. GPUs before
+    Ampere and CPUs have no tf32 and compute these products exactly. The switches are the older pair
+    of torch: reading one after the newer ones are set raises.
+    """
+    allowed = autocast_type(precision) is not None or precision == "tf32"
+    switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [switch.allow_tf32 for switch in switches]
+    try:
+        for switch in switches:
+            switch.allow_tf32 = allowed
+        yield
+    finally:
+        for switch, setting in zip(switches, before):
+            switch.allow_tf32 = setting
+
+
+class LossScaler:
+    """fp16's loss scaling around an optimizer step; every other precision steps plainly.
+
+    The scaler is torch's, the one accelerate hands out. It is held here because accelerate drops
+    fp16 on a CPU without a word and does not notice a step that the fused optimizer skipped.
+
+    Attributes:
+        overflows: steps skipped so far because a gradient was not finite.
+    """
+
+    def __init__(self, precision: str, device: torch.device) -> None:
+        self.enabled = autocast_type(precision) is torch.float16
+        self.overflows = torch.zeros((), dtype=torch.long, device=device)
+        self._scaler = torch.amp.GradScaler(device.type, enabled=self.enabled)
+        self._one = torch.ones((), device=device)
+
+    def scale(self, loss: Tensor) -> Tensor:
+        """Return the loss times the present scale."""
+        return self._scaler.scale(loss)
+
+    def unscale(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Bring gradients to their true size, for clipping."""
+        for optimizer in optimizers:
+            self._scaler.unscale_(optimizer)
+
+    def step(self, optimizers: Sequence[torch.optim.Optimizer]) -> Tensor | None:
+        """Step, or skip if a gradient is not finite and halve the scale.
+
+        Returns:
+            Whether the step was skipped, a bool on the device, so that nobody waits for it; `None`
+            where steps are never skipped.
+        """
+        before = self.scale(self._one)
+        for optimizer in optimizers:
+            self._scaler.step(optimizer)
+        self._scaler.update()
+        if not self.enabled:
+            return None
+        skipped = self.scale(self._one) < before
+        self.overflows += skipped
+        return skipped
+
+    def state(self) -> dict[str, Tensor]:
+        """Scale, good steps since it last grew, and overflows, as tensors; empty if not used."""
+        if not self.enabled:
+            return {}
+        state = self._scaler.state_dict()
+        return {
+            "scale": torch.tensor(state["scale"], dtype=torch.float64),
+            "growth": torch.tensor(state["_growth_tracker"]),
+            "overflows": self.overflows,
+        }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take up what `state` gave."""
+        if not self.enabled:
+            return
+        known = self._scaler.state_dict()
+        known |= {"scale": float(state["scale"]), "_growth_tracker": int(state["growth"])}
+        self._scaler.load_state_dict(known)
+        self.overflows.copy_(state["overflows"])

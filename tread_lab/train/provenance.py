@@ -1,0 +1,151 @@
+"""Provenance of a run beside its spec: code, data and weights by their digests, device and host."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib
+import platform
+import subprocess
+from collections.abc import Hashable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import tread_lab
+from tread_lab.backbones.selective_scan import fused_scan
+from tread_lab.config.data import DataSpec
+from tread_lab.config.run import RunSpec
+from tread_lab.data.source import both_parts
+from tread_lab.train.compiled import arithmetic
+from tread_lab.train.device import model, name
+from tread_lab.train.joining import systems_of
+from tread_lab.train.precision import bf16_products
+
+# The modules that decide results; screens, tables, figures and executors do not.
+_BELOW = ("config", "draws.py", "routing", "diffusion", "backbones", "data")
+DECIDES = (*_BELOW, "train", "evaluate", "methods")
+_PACKAGES = ("torch", "numpy", "accelerate", "torch-fidelity", "diffusers", "transformers")
+
+
+def fingerprint(spec: RunSpec, device_type: str) -> dict[str, str]:
+    """Return name -> digest of everything that decides the results of `spec` and is not in it.
+
+    What computes the blocks is named with their backbone. The same name means the same thing in all
+    runs, so digests of one name must agree for runs to be compared.
+
+    Raises:
+        UserError: the data cannot be read.
+    """
+    found, data = {"code": code_digest()}, named(spec.data)
+    train, heldout = both_parts(spec.data)
+    found |= {f"data {data}": train.fingerprint, f"held-out data {data}": heldout.fingerprint}
+    found[f"blocks of {spec.model.backbone}"] = arithmetic(spec, device_type)
+    if device_type == "cuda":
+        found["order of sums"] = "fixed" if spec.execution.deterministic else "any"
+        if spec.model.backbone == "mamba" and torch.cuda.is_available():  # a driver may have none
+            fused = fused_scan() is not None
+            found["selective scan"] = f"mamba_ssm {_version('mamba_ssm')}" if fused else "torch"
+    if (products := bf16_products(spec.precision, device_type)) is not None:
+        found["products in bf16"] = products
+    for system in systems_of(spec):
+        found |= system.provenance(spec, data, train, heldout)
+    return found | plugins_of(spec)
+
+
+def decisive(spec: RunSpec) -> tuple[Hashable, ...]:
+    """Return the parts of a spec that its provenance is made from."""
+    blocks = spec.model.backbone, spec.execution.kernels, spec.precision
+    files = tuple(system.files(spec) for system in systems_of(spec))
+    return spec.data, files, *blocks, spec.execution.plugins
+
+
+def of_nodes(made: Mapping[str, str]) -> dict[str, str]:
+    """Return what must be equal on all nodes that train for one driver: of what a run and its
+    evaluations are made with, what does not depend on the device, and versions of packages."""
+    data = ("data ", "held-out data ", "captions ", "reference ", "decoder of ")
+    shared = ("code", *data, "weights ", "plugin ")
+    found = {what: digest for what, digest in made.items() if what.startswith(shared)}
+    return found | {f"package {name}": v for name in _PACKAGES if (v := _version(name))}
+
+
+def named(data: DataSpec) -> str:
+    """Return what data are called: their source, their digest and their scale.
+
+    Data of one name are the same to a network, wherever they lie.
+    """
+    scale, _ = data.scales
+    parts = data.source, data.digest, f"x {scale:g}" if scale != 1 else ""
+    return " ".join(filter(None, parts))
+
+
+def plugins_of(spec: RunSpec) -> dict[str, str]:
+    """Return a digest of the source of each module that a run imports; of a package, all of it."""
+    found = {}
+    for plugin in spec.execution.plugins:
+        file = Path(importlib.import_module(plugin).__file__ or "")
+        files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+        text = "\n".join(meaning(path.read_text()) for path in files)
+        found[f"plugin {plugin}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return found
+
+
+@functools.cache
+def code_digest() -> str:
+    """Return a digest of the modules that decide; comments, docstrings and format do not count.
+
+    It is a digest of syntax trees, so that another version of Python may give another one.
+    """
+    root, digest = Path(tread_lab.__file__).parent, hashlib.sha256()
+    for path in (root / module for module in DECIDES):
+        for module in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            digest.update(f"{module.relative_to(root)}\n{meaning(module.read_text())}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def meaning(source: str) -> str:
+    """Return the syntax tree of a module without its docstrings, as text."""
+    tree = ast.parse(source)
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(tree):
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
+
+
+def origin(spec: RunSpec, device: torch.device) -> dict[str, Any]:
+    """Return code version and changes, package versions and device of an attempt at `spec`."""
+    packages = ("tread-lab", "torch", "accelerate", "torch-fidelity", "numpy", "ray", "mlflow")
+    return {
+        "code": _git("describe", "--always", "--dirty"),
+        "diff": _git("diff", "HEAD")[:100_000],
+        "packages": {p: v for p in packages if (v := _version(p))},
+        "python": platform.python_version(),
+        "device": name(device),
+        "model": model(device),
+        "threads": torch.get_num_threads(),
+        "host": platform.node(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _git(*arguments: str) -> str:
+    """Return the output of git on the source tree, empty if it is no checkout."""
+    folder = Path(__file__).parents[2]
+    if not (folder / ".git").exists():
+        return ""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()

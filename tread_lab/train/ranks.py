@@ -1,0 +1,283 @@
+"""The processes that train one run together, one for each device: their rows, sums and end.
+
+Gradients are summed in one vector after the backward pass, and not by torch's DDP: the losses here
+read streams beside the output, pass twice, and leave parameters out of some steps.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, GradientState
+from accelerate.utils import InitProcessGroupKwargs, patch_environment
+from torch import Tensor, distributed
+
+from tread_lab.config.errors import Unavailable, UserError
+from tread_lab.records.attempts import ProcessLost
+
+_STOP = -1  # what rank 0 says in place of a step
+_PATIENCE = timedelta(days=7)  # of a wait: deaths are seen, and the watchdog ends what hangs
+_POLL = 0.5  # seconds between two looks at the other processes
+_GRACE = 10.0  # seconds that rank 0 has to notice by itself that another process has ended
+_HERE = "127.0.0.1"  # where the other processes find rank 0
+_CPU = torch.device("cpu")
+OUT_OF_MEMORY = errno.ENOMEM  # exit code of a process beside rank 0 that memory did not suffice for
+
+
+T = TypeVar("T")
+# What rank 0 lets another process do beside it, on its device; it is sent as a pickle.
+Job = Callable[[torch.device, "Ranks"], None]
+
+
+class Ranks:
+    """The processes of a run as one of them sees them, which is `index` of `count`; rank 0 leads.
+
+    The environment names them, as accelerate reads it; without it there is one.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._accelerator = _accelerator(device)
+        self.count: int = self._accelerator.num_processes
+        self.index: int = self._accelerator.process_index
+        self._stopped = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the record and decides to stop."""
+        return self.index == 0
+
+    def rows(self, batch: int) -> slice | None:
+        """Return the rows of a global batch that are this process's own, `None` for all.
+
+        Raises:
+            UserError: there are no equal shares, as of a parent that is trained again.
+        """
+        share, left = divmod(batch, self.count)
+        if left:
+            raise UserError(f"train.batch: {batch} images are no equal shares for {self.count}")
+        return None if self.count == 1 else slice(share * self.index, share * (self.index + 1))
+
+    def sum(self, x: Tensor) -> Tensor:
+        """Return the sum of a tensor of every process, with equal bits in each."""
+        if self.count == 1:
+            return x
+        total: Tensor = self._accelerator.reduce(x, reduction="sum")
+        return total
+
+    @torch.no_grad()
+    def sum_gradients(self, parameters: Iterable[Tensor], loss: Tensor) -> Tensor:
+        """Let every process have the sum of all gradients; returns the sum of the losses."""
+        if self.count == 1:
+            return loss
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        flat = torch.cat([loss.view(1), *(grad.reshape(-1) for grad in gradients)])
+        distributed.all_reduce(flat)
+        summed = torch.split(flat[1:], [grad.numel() for grad in gradients])
+        torch._foreach_copy_(gradients, [s.view_as(g) for s, g in zip(summed, gradients)])
+        return flat[0].clone()
+
+    def go_on(self, step: int) -> bool:
+        """Wait for the word of rank 0, which has come to `step`; return whether to go on.
+
+        Raises:
+            RuntimeError: this process is at another step.
+        """
+        if self.count == 1 or self._stopped:
+            return not self._stopped
+        said = self._said(step)
+        self._stopped = said == _STOP
+        if said not in (_STOP, step):
+            raise RuntimeError(f"rank {self.index} is at step {step}, and rank 0 at {said}")
+        return not self._stopped
+
+    def stop(self) -> None:
+        """As rank 0, let the next `go_on` of every other process be False."""
+        if self.count > 1 and self.leads:
+            self._said(_STOP)
+
+    def told(self, job: Job | None = None) -> Job | None:
+        """Return what rank 0 gives as `job`, in every process; `None` ends the others."""
+        jobs = [job]
+        if self.count > 1:
+            self._stopped = False
+            distributed.broadcast_object_list(jobs, src=0, device=_CPU)
+        return jobs[0]
+
+    @staticmethod
+    def end() -> None:
+        """Leave the exchange; its threads, if alive when Python ends, can abort the process."""
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+
+    def _said(self, step: int) -> int:
+        word = torch.tensor(step)
+        distributed.broadcast(word, src=0)
+        return int(word)
+
+
+def _accelerator(device: torch.device) -> Accelerator:
+    """Devices and the exchange between them; the arithmetic is `engine.precision`'s.
+
+    accelerate keeps one device per process, by default the first GPU; a reused process must forget
+    the last one. What rank 0 says goes by the CPU, so that no process waits for its GPU.
+    """
+    if not distributed.is_initialized():
+        AcceleratorState._reset_state(True)
+        GradientState._reset_state()
+    options: dict[str, Any] = {"mixed_precision": "no"}
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
+        options["kwargs_handlers"] = [InitProcessGroupKwargs(backend=backend, timeout=_PATIENCE)]
+    if device.type == "cpu":
+        return Accelerator(**options, cpu=True)
+    with patch_environment(accelerate_torch_device=str(device)):
+        return Accelerator(**options)
+
+
+class Processes(Protocol):
+    """How the processes of a run come to be.
+
+    Attributes:
+        count: how many there are.
+    """
+
+    @property
+    def count(self) -> int: ...
+    def open(self, device: torch.device) -> AbstractContextManager[Ranks]:
+        """Let there be the others within the block; as rank 0, return the ranks.
+
+        Raises:
+            ProcessLost: one of them has ended.
+        """
+
+
+@dataclass(frozen=True)
+class OneProcess:
+    """The calling process alone."""
+
+    count = 1
+
+    @contextmanager
+    def open(self, device: torch.device) -> Iterator[Ranks]:
+        yield Ranks(device)
+
+
+@dataclass(frozen=True)
+class HereProcesses:
+    """Processes of this machine, that rank 0 starts; on GPUs number k has that of number k."""
+
+    count: int
+
+    @contextmanager
+    def open(self, device: torch.device) -> Iterator[Ranks]:
+        store = distributed.TCPStore(  # type: ignore[attr-defined]
+            _HERE, 0, self.count, is_master=True, wait_for_workers=False
+        )
+        shared = {
+            "WORLD_SIZE": str(self.count),
+            "LOCAL_WORLD_SIZE": str(self.count),
+            "MASTER_ADDR": _HERE,
+            "MASTER_PORT": str(store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is there
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "OMP_NUM_THREADS": str(torch.get_num_threads()),
+        }
+        followers: list[Follower] = []
+        try:
+            for rank in range(1, self.count):
+                named = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+                own = device if device.type == "cpu" else torch.device(device.type, rank)
+                followers.append(Follower({**shared, **named}, own))
+            with _watched(followers):
+                with patch_environment(**shared, rank="0", local_rank="0"):
+                    ranks = Ranks(device)
+                yield ranks
+                ranks.told(None)
+        except Exception as error:
+            lost = _lost(followers, within=_GRACE if isinstance(error, RuntimeError) else 0)
+            if lost is None:
+                raise
+            raise ProcessLost(lost) from error
+        finally:
+            for follower in followers:
+                follower.kill()
+            Ranks.end()
+
+
+def processes_here(count: int) -> Processes:
+    """Return how `count` processes of a run come to be."""
+    return OneProcess() if count == 1 else HereProcesses(count)
+
+
+class Follower:
+    """A process of this machine that carries out `engine.follow`; it ends when rank 0 does, however
+    that comes."""
+
+    def __init__(self, environment: Mapping[str, str], device: torch.device) -> None:
+        words = [sys.executable, "-m", "tread_lab.train.follower", str(device)]
+        self._process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, **environment},
+        )
+
+    def ended(self) -> str | None:
+        """Return how it has ended, `None` while it runs."""
+        code = self._process.poll()
+        why = ", out of memory" if code == OUT_OF_MEMORY else ""
+        return None if code is None else f"process {self._process.pid} ended with code {code}{why}"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+
+def _lost(followers: Sequence[Follower], within: float) -> str | None:
+    """Return which follower has ended and how, within some seconds; `None` if all run."""
+    until = time.monotonic() + within
+    while True:
+        for rank, follower in enumerate(followers, start=1):
+            if (how := follower.ended()) is not None:
+                return f"rank {rank} of the run is lost: {how}"
+        if time.monotonic() >= until:
+            return None
+        time.sleep(_POLL)
+
+
+@contextmanager
+def _watched(followers: Sequence[Follower]) -> Iterator[None]:
+    """End this process if another one has ended within the block and nothing here says so.
+
+    A collective of gloo raises at once; one of NCCL, or the wait for a process that never came,
+    does not.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_POLL):
+            lost = _lost(followers, within=0)
+            if lost is not None and not over.wait(_GRACE):
+                line = f"\ntread-lab: {lost}; the same command goes on\n"
+                os.write(2, line.encode())
+                os._exit(Unavailable.exit_code)
+
+    threading.Thread(target=watch, name="ranks", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
