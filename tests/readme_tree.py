@@ -1,29 +1,22 @@
-"""The generated parts of docs: floors, doors and tree; run it to renew them."""
+"""The generated part of docs, the floors of the house; run it to renew them."""
 
 from __future__ import annotations
 
 import ast
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "tread_lab"
-_WIDTH = 28
 
 
 def caption(path: Path) -> str:
     """Return the first paragraph of a module's docstring, which is one sentence."""
     text = ast.get_docstring(ast.parse(path.read_text())) or ""
     return " ".join(text.split("\n\n")[0].split()).removesuffix(".")
-
-
-def tree() -> str:
-    """Return one line for every package and module, with its caption."""
-    lines = "".join(f"{line}\n" for line in _lines(PACKAGE, 0))
-    return f"```\n{lines}```\n"
 
 
 def floors() -> str:
@@ -34,20 +27,8 @@ def floors() -> str:
     return _table(("floor", "packages"), named)
 
 
-def doors() -> str:
-    """Return the modules that may import each heavy package, as a table."""
-    rows = (
-        (
-            " ".join(f"`{name}`" for name in contract["protected_modules"]),
-            " ".join(f"`{_short(name)}`" for name in contract["allowed_importers"]),
-        )
-        for contract in _contracts("protected")
-    )
-    return _table(("package", "imported by"), rows)
-
-
 GENERATED = {  # page -> the marker of each part
-    "architecture.md": {"floors": floors, "doors": doors, "tree": tree},
+    "architecture.md": {"floors": floors},
 }
 
 
@@ -74,19 +55,6 @@ def _short(name: str) -> str:
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     lines = [heads, ("---",) * len(heads), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
-
-
-def _lines(folder: Path, depth: int) -> Iterator[str]:
-    yield _line(f"{folder.name}/", folder / "__init__.py", depth)
-    modules = sorted(p for p in folder.glob("*.py") if p.name != "__init__.py")
-    for module in modules:
-        yield _line(module.name, module, depth + 1)
-    for inner in sorted(p.parent for p in folder.glob("*/__init__.py")):
-        yield from _lines(inner, depth + 1)
-
-
-def _line(name: str, path: Path, depth: int) -> str:
-    return f"{'  ' * depth + name:<{_WIDTH}} {caption(path)}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""README and architecture page are true: the tree is the code's, links and paths exist."""
+"""README and architecture page are true: they name every module, links and paths exist."""
 
 from __future__ import annotations
 
@@ -18,16 +18,28 @@ def test_what_is_generated_of_a_page_is_the_codes(name: str) -> None:
     assert (DOCS / name).read_text() == written(name), "run: python tests/readme_tree.py"
 
 
-def test_every_path_and_table_of_where_to_find_what_exists() -> None:
-    text = PAGE.read_text().split("## Floors")[0]
-    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) >= 24
-    paths = [path for row in rows for path in re.findall(r"`([\w/.]+)`", row) if "_" in path]
-    for path in (path for path in paths if "/" in path):
-        assert (ROOT / path).exists(), path
-    for row in rows:
-        for name, file in re.findall(r"`(\w+)`(?: in| of|\) in) `([\w/.]+\.py)`", row):
-            assert name in (ROOT / file).read_text(), (name, file)
+def test_architecture_names_every_module_and_registry() -> None:
+    """The page by which a reader finds the file to change."""
+    text = PAGE.read_text()
+    modules = [
+        path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if not path.stem.startswith("__") and "methods" not in path.parts
+    ]
+    figures = ROOT / "analysis/figures"
+    assert [p.stem for p in modules if p.parent != figures and p.stem not in text] == []
+    for name, file in re.findall(r"`([A-Z]+)`(?:,[^|`]*`[A-Z]+`)? in `([\w/.]+\.py)`", text):
+        path = ROOT / "tread_lab" / file
+        assert name in path.read_text(), (name, file)
+    for file in re.findall(r"`((?:\w+/)+\w+\.py)`", text):
+        assert (ROOT / "tread_lab" / file).exists(), file
+
+
+def test_file_names_are_used_once() -> None:
+    names = [p.name for package in PACKAGES for p in (ROOT / package).rglob("*.py")]
+    twice = {name for name in names if names.count(name) > 1}
+    assert twice <= {"__init__.py", "spec.py"}
 
 
 def test_every_module_opens_with_one_sentence() -> None:
