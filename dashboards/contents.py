@@ -29,7 +29,7 @@ from tread_lab.analysis.figures.effects import two_ways
 from tread_lab.analysis.figures.loss_gap import gap_over_steps, steps_caption
 from tread_lab.analysis.figures.pareto import pareto, pareto_caption, vary_in_cost
 from tread_lab.analysis.figures.placements import best_route, panels, placements
-from tread_lab.analysis.figures.points import Points, SweepRecords, cell_points, quality_metrics
+from tread_lab.analysis.figures.points import SweepRecords, cell_points, quality_metrics
 from tread_lab.config.units import duration, quantity
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart, Numbers
@@ -185,54 +185,40 @@ def _charts(records: SweepRecords, plan: StoredPlan, numbers: Numbers) -> Iterat
 
 
 def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[Chart]:
-    """Yield a map, a curve or a table of two axes of one metric, then its cells in a row each."""
-    varied = _varied(frame)
-    placed = {"start", "end"} & set(varied)
-    others = [axis for axis in varied if axis not in ("start", "end")]
-    named = metric_label(metric)
-    if len(placed) == 2 and not _of_value(frame, metric):
+    """Yield a map, a curve or a table of two axes of one metric, then its cells in a row each.
+
+    Cells are shown by their difference to dense, or by the value where baselines move.
+    """
+    by_value, named = _of_value(frame, metric), metric_label(metric)
+    column = metric if by_value else delta_column(metric)
+    rows = with_delta(frame, metric)
+    others = rows[(rows["role"] != "baseline") & (rows["run"] != rows["baseline"])]
+    points, trials = cell_points(cells_frame(others), column), rows[rows["role"] == "trial"]
+    axes = [axis for axis in frame.attrs["axes"] if trials[axis].nunique(dropna=False) > 1]
+    unplaced = [axis for axis in axes if axis not in ("start", "end")]
+    if len(axes) - len(unplaced) == 2 and not by_value:
         for name, part in panels(frame):
             places = placements(part, metric)
             if len(places.measured) > 1:
                 title = f"Route placement: {named}" + (f", {name}" if name else "")
                 yield Chart(title, charts.place_map(places, numbers), best_route(places))
-    elif len(others) == 1 and not placed and pd.api.types.is_numeric_dtype(frame[others[0]]):
-        found = _along(frame, metric, others[0])
-        yield Chart(f"{named} along {others[0]}", charts.lines(found, numbers, others[0]))
-    elif len(others) == 2 and not placed:
-        points = _points(frame, metric)
-        yield Chart(
-            f"{named} over {' and '.join(others)}", charts.two_axes(points, others, numbers)
-        )
-    points = _points(frame, metric)
+    elif axes == unplaced and len(axes) == 1 and pd.api.types.is_numeric_dtype(frame[axes[0]]):
+        found = curves(frame if by_value else trials, column, axes[0])
+        if axes[0] == RATE and not by_value:
+            found = rates(frame, metric)
+        yield Chart(f"{named} along {axes[0]}", charts.lines(found, numbers, axes[0]))
+    elif axes == unplaced and len(axes) == 2:
+        drawn = charts.two_axes(points, axes, numbers)
+        yield Chart(f"{named} over {' and '.join(axes)}", drawn)
     if len(points.measured) > 1:
         caption = "A marker is hollow where its 95% interval holds zero; a diamond is a control."
         over = f" Intervals: {points.measured_as}." if points.measured_as else ""
-        seeds = seed_values(frame, points.metric)
-        rows = charts.dots(points, numbers, seeds)
-        yield Chart(f"All cells: {named}", rows, caption + over)
-    ways = two_ways(frame, metric) if not _of_value(frame, metric) else None
+        drawn = charts.dots(points, numbers, seed_values(frame, column))
+        yield Chart(f"All cells: {named}", drawn, caption + over)
+    ways = None if by_value else two_ways(frame, metric)
     if ways is not None:
-        yield Chart(
-            f"Effects: {named}", charts.effects(ways, metric), effects_caption(ways, metric)
-        )
-
-
-def _along(frame: pd.DataFrame, metric: str, axis: str) -> Any:
-    """Return the curves of a metric along a numeric axis: differences, where it has a baseline."""
-    if axis == RATE and not _of_value(frame, metric):
-        return rates(frame, metric)
-    if _of_value(frame, metric):
-        return curves(frame, metric, axis)
-    trials = with_delta(frame, metric)
-    return curves(trials[trials["role"] == "trial"], delta_column(metric), axis)
-
-
-def _points(frame: pd.DataFrame, metric: str) -> Points:
-    """Return trials and controls with their difference to dense, or the value where it moves."""
-    rows = with_delta(frame, metric)
-    shown = cells_frame(rows[(rows["role"] != "baseline") & (rows["run"] != rows["baseline"])])
-    return cell_points(shown, metric if _of_value(frame, metric) else delta_column(metric))
+        drawn, caption = charts.effects(ways, metric), effects_caption(ways, metric)
+        yield Chart(f"Effects: {named}", drawn, caption)
 
 
 def _of_value(frame: pd.DataFrame, metric: str) -> bool:
@@ -241,12 +227,6 @@ def _of_value(frame: pd.DataFrame, metric: str) -> bool:
         return False
     moved = ranking_key(frame) == metric and "@" not in metric
     return moved or bool(frame.loc[frame["role"] == "baseline", metric].isna().all())
-
-
-def _varied(frame: pd.DataFrame) -> list[str]:
-    trials = frame[frame["role"] == "trial"]
-    axes = [axis for axis in frame.attrs.get("axes", ()) if axis in trials]
-    return [axis for axis in axes if trials[axis].nunique(dropna=False) > 1]
 
 
 def _live(lab: Lab, frame: pd.DataFrame) -> Iterator[Chart]:
