@@ -97,25 +97,6 @@ def test_a_sweep_without_an_experiment_has_its_first_sampler(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "words", "method"),
-    [
-        (1, ["weight=1.5", "weak.rate=0.9"], "SG(0/0.9)"),  # as in a sweep file
-        ({"weight": 2}, ["weak.step=100"], "AG(100)"),
-        ({"weight": 2, "weak": {"rate": 0.9}}, ["weak.rate=0"], "CFG"),
-        ({"weight": 2, "weak": {"rate": 0.9, "label": "none"}}, ["weak.rate=0.5"], "CFG+SG(0/0.5)"),
-        (0, ["weight=2"], "CFG"),
-    ],
-)
-def test_the_label_of_a_weak_branch_follows_from_the_guidance_as_it_is_asked_for(
-    written: Any, words: list[str], method: str
-) -> None:
-    usual = EvaluationDefaults(sampler={"guidance": written})
-    settings = [f"sampler.guidance.{word}" for word in words]
-    (found,) = named_evaluations(["fd@1k", *settings], usual, None)
-    assert isinstance(found, SamplesSpec) and found.sampler.guidance.method == method
-
-
-@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["fd@1k", "steps=9"], "steps=9: must be of the sampler. Try sampler.steps=40"),

@@ -117,13 +117,6 @@ def test_figures_that_were_half_drawn_are_drawn_again(monkeypatch: pytest.Monkey
     assert names == ["a", "a"] and main(COMMAND) == 0 and names == ["a", "a"]
 
 
-def test_edited_sweep_draws_again(drawn: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    ended(BOTH, state=RunState.DIVERGED)
-    for more, draws in (([], 1), ([], 1), ([BOTH, "--plan", "--json"], 1), ([BOTH], 2)):
-        assert main([*COMMAND, *more]) == 0 and len(drawn) == draws
-    capsys.readouterr()
-
-
 def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(
     pretended: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -253,14 +246,11 @@ def test_the_longest_run_is_first_where_the_order_decides_nothing_else(
     assert steps == ([300, 200, 100] if longest_first else [100, 300, 200])
 
 
-@pytest.mark.parametrize("setting", [{}, {"sources": {"sweep": {"hours": 2}}}])
-def test_baselines_come_before_longer_runs(setting: dict[str, Any]) -> None:
-    """Until they have ended no run that has ended is compared with anything."""
+def test_baselines_come_before_longer_runs() -> None:
     axes = {"route": ["2->8"], "train.steps": [100, 300]}
     Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axes, "seeds": [0, 1]}))
     planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
-    plan = replace(planned.plan, **setting)
-    queue = drive._queue(planned.lab, plan, plan.open_tasks(planned.lab))
+    queue = drive._queue(planned.lab, planned.plan, planned.plan.open_tasks(planned.lab))
     tasks = [task for _ in range(8) if (task := queue.next()) is not None]
     assert [bool(task.spec.routes) for task in tasks] == [False] * 4 + [True] * 4
 

@@ -13,12 +13,10 @@ from tread_lab.config.errors import UserError
 from tread_lab.records.durable import (
     DiskFull,
     disk_error,
-    modified,
     read_json,
     replacing,
     write_json,
 )
-from tread_lab.records.log import append_line
 
 
 @pytest.mark.parametrize(
@@ -49,15 +47,6 @@ def test_a_file_is_on_the_disk_before_it_takes_its_name(
     monkeypatch.setattr(os, "fsync", fsync)
     write_json(path, 1)
     assert calls == [("file", False), ("folder", True)]
-
-
-def test_an_appended_line_is_on_the_disk_when_the_call_returns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes: list[int] = []
-    monkeypatch.setattr(os, "fsync", lambda number: sizes.append(os.fstat(number).st_size))
-    append_line(tmp_path / "x.jsonl", {"a": 1})
-    assert sizes == [(tmp_path / "x.jsonl").stat().st_size]
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
@@ -102,10 +91,3 @@ def test_a_failed_write_says_what_to_do(number: int, remedy: str) -> None:
     assert str(refusal) == f"cannot write x: why; {remedy}"
     assert isinstance(refusal, DiskFull) == ("make room" in remedy)
     assert refusal.exit_code == (3 if "make room" in remedy else 2)
-
-
-def test_a_file_was_modified_when_it_was_written_last(tmp_path: Path) -> None:
-    assert modified(tmp_path / "x") is None
-    (tmp_path / "x").touch()
-    os.utime(tmp_path / "x", (1000, 2000))
-    assert modified(tmp_path / "x") == 2000

@@ -53,24 +53,6 @@ def test_the_lab_is_where_the_user_says_else_where_the_variable_says_else_here(
     assert Lab.at().root == in_folder / "lab"
 
 
-def test_a_spec_is_written_once_in_the_order_of_its_fields(lab: Lab) -> None:
-    run = lab.run("abc")
-    run.create(SPEC)
-    assert run.spec() == SPEC
-    lines = (run.path / "spec.yaml").read_text().splitlines()
-    keys = [line.partition(":")[0] for line in lines if not line.startswith((" ", "-"))]
-    assert keys[:4] == ["format", "execution", "model", "data"]
-
-
-def test_run_of_another_format_is_refused(lab: Lab) -> None:
-    run = lab.run("abc")
-    run.create(SPEC)
-    path = run.path / "spec.yaml"
-    path.write_text(path.read_text().replace("format: 2", "format: 1"))
-    with pytest.raises(UserError, match=r"spec\.yaml: must have format 2, got 1\. Try another"):
-        run.spec()
-
-
 def test_a_lab_that_is_only_read_must_be_a_folder(in_folder: Path) -> None:
     with pytest.raises(UserError, match=r"/x does not exist; `--root` names"):
         Lab.existing("x")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tread_lab.config import HeldoutSpec, encode, signature
 from tread_lab.config.cell import ExcludedCells, Tree, Trial
 from tread_lab.config.errors import UserError
 from tread_lab.records.stored_plan import StoredPlan, read_plan
@@ -108,14 +107,3 @@ def test_parents_stand_before_the_runs_that_start_from_them_and_the_eldest_first
     assert [spec["train"]["steps"] for spec in plan.runs().values()] == [1, 2, 5, 5, 5]
     assert list(plan.runs())[2:] == ["child", "b", "a"]
     assert plan.baselines == ["dense 1", "dense 0"]
-
-
-def test_an_evaluation_at_several_steps_is_planned_once_and_listed_as_written() -> None:
-    spec = HeldoutSpec(images=8)
-    loss = encode(spec)
-    plan = StoredPlan("s", "", "", (), (loss, {**loss, "step": 5}), {})
-    assert plan.planned == [signature(spec)]
-    assert plan.evaluations_as_written == [
-        {"heldout_loss": {"images": 8, "levels": 8, "step": None, "pick": "first"}},
-        {"heldout_loss": {"images": 8, "levels": 8, "step": 5, "pick": "first"}},
-    ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.pretender import Pretender, ended_run
+from tests.pretender import Pretender
 from tests.sweep.plans import plan_of, tiny
 from tests.sweep.search.test_sampler import planned
 from tread_lab.config.sweep import StopEarlySpec
@@ -108,28 +108,6 @@ def test_a_cell_is_not_measured_before_each_of_its_runs_has_a_value(
     assert len(tasks) == 4 and queue.left == "0 trials left"
     assert [cell.state for cell in queue.observations] == [seen]
     assert queue.observations[0].values is None
-
-
-def test_cells_that_have_failed_are_not_read_again_whenever_another_run_ends(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a driver does for one run would grow with the number of failed ones."""
-    queue, read = SearchQueue(lab, planned(trials=6, parallel=1)), list[str]()
-    observed = queue._observed
-
-    def noted(observation: Observation) -> Observation:
-        read.append(observation.state)
-        return observed(observation)
-
-    monkeypatch.setattr(queue, "_observed", noted)
-    while (task := queue.next()) is not None:
-        if not task.spec.routes:
-            Pretender(lab).finish(task)
-        else:
-            ended_run(lab, task.spec, "failed", step=3)
-        queue.ended(task)
-    assert [cell.state for cell in queue.observations] == ["failed"] * 6
-    assert set(read) == {"running"}
 
 
 def test_a_search_is_over_once_its_last_run_has_ended(lab: Lab) -> None:
