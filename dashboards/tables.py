@@ -29,7 +29,6 @@ from tread_lab.records.metric_names import (
 )
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import ratio
 
 COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, STEP_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU)
@@ -158,17 +157,6 @@ def setups_table(lab: Lab, runs: Iterable[str]) -> Table | None:
     heads = ["runs", "commit of tread-lab", "Python", "device", "packages"]
     rows = [(count, *setup) for setup, count in counts.most_common()]
     return table(pd.DataFrame(rows, columns=heads)) if rows else None
-
-
-def first_metric(frame: pd.DataFrame) -> str:
-    """Return the metric that the page is about: that of the ranking.
-
-    Raises:
-        UserError: nothing is measured yet.
-    """
-    if (key := ranking_key(frame)) is None:
-        raise UserError("nothing has been measured in this sweep yet")
-    return key
 
 
 def _number(text: str) -> float | None:
