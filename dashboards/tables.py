@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.points import quality_metrics
-from tread_lab.config.errors import UserError
 from tread_lab.config.units import ratio
 from tread_lab.records.attempts import SENTENCES
 from tread_lab.records.lab import Lab
@@ -158,17 +157,6 @@ def setups_table(lab: Lab, runs: Iterable[str]) -> Table | None:
     heads = ["runs", "commit of tread-lab", "Python", "device", "packages"]
     rows = [(count, *setup) for setup, count in counts.most_common()]
     return table(pd.DataFrame(rows, columns=heads)) if rows else None
-
-
-def first_metric(frame: pd.DataFrame) -> str:
-    """Return the metric that the page is about: that of the ranking.
-
-    Raises:
-        UserError: nothing is measured yet.
-    """
-    if (key := ranking_key(frame)) is None:
-        raise UserError("nothing has been measured in this sweep yet")
-    return key
 
 
 def _number(text: str) -> float | None:

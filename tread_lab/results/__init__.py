@@ -1,6 +1,6 @@
 """A sweep's records as data frames: one row per trial, per cell or per logged value."""
 
-from tread_lab.results.cells import NO_RESULT, STATES, cells_frame, of_baseline, with_delta
+from tread_lab.results.cells import NO_RESULT, cells_frame, of_baseline, with_delta
 from tread_lab.results.columns import (
     COUNT,
     HIGH,
@@ -17,7 +17,6 @@ from tread_lab.results.lab_frames import history_frame
 from tread_lab.results.ranking import (
     best_first,
     better_than_dense,
-    lead,
     ranked_cells,
     ranking_caption,
     ranking_key,
@@ -54,7 +53,6 @@ __all__ = [
     "KEPT",
     "LOW",
     "NO_RESULT",
-    "STATES",
     "STEP",
     "SweepReader",
     "UNIT",
@@ -67,7 +65,6 @@ __all__ = [
     "intervals_over",
     "is_metric",
     "joined",
-    "lead",
     "listed",
     "measured_as",
     "metric_columns",
