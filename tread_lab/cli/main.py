@@ -62,8 +62,8 @@ COMMANDS: Mapping[str, Callable[..., int]] = {
     "rm": rm,
 }
 GROUPS = {
-    "data": "make, check and measure data sets",
-    "submit": "print a sweep's file for a batch system",
+    "data": "Make, check and measure data sets",
+    "submit": "Print a sweep's file for a batch system",
 }
 
 EXAMPLES = """examples:
@@ -156,12 +156,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=text)
     kinds = parser.add_subparsers(metavar="COMMAND", required=True)
     groups: dict[str, Any] = {"": kinds}
-    for name, text in GROUPS.items():
-        group = kinds.add_parser(name, help=text, description=text)
-        groups[name] = group.add_subparsers(metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         text, _, example = inspect.cleandoc(command.__doc__ or "").partition("\n\nExample: ")
         group_name, _, own_name = name.rpartition(" ")
+        if group_name not in groups:
+            about = GROUPS[group_name]
+            group = kinds.add_parser(group_name, help=about, description=about)
+            groups[group_name] = group.add_subparsers(metavar="COMMAND", required=True)
         subparser = groups[group_name].add_parser(
             own_name, help=text.rstrip("."), description=text, epilog=f"example: {example}"
         )
