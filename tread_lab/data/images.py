@@ -110,7 +110,7 @@ def open_images(path: Path, captions: Path | None = None, limit: int | None = No
         limit: take so many images only, evenly spread over the set, of whose classes they are.
 
     Raises:
-        UserError: there are no images, or tars and images, or a label or caption is missing.
+        UserError: there are no images, or a label or caption is missing.
     """
     tars = tars_of(path)
     if tars and captions is not None:
