@@ -42,7 +42,7 @@ def test_help_and_version_import_nothing_heavy(arguments: list[str]) -> None:
 def test_sigterm_and_a_warning_are_one_line_each_whatever_catches_exceptions() -> None:
     code = """
 import os, signal, sys, time, warnings
-from tread_lab import cli
+from tread_lab.cli import main as cli
 def run() -> int:
     warnings.warn("scale differs")
     try:
@@ -125,7 +125,7 @@ def test_overrides_may_stand_anywhere() -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_failure() -> None:
-    code = "from tread_lab import cli; cli.run()"
+    code = "from tread_lab.cli import main as cli; cli.run()"
     arguments = [sys.executable, "-c", code, "sweep", "--help"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None

@@ -17,7 +17,7 @@ from torch import Tensor
 from tests.evaluate.test_frechet import of_moments as frechet
 from tests.evaluate.test_neighbours import adm as precision_recall
 from tests.train.runs import lab_with_a_run, small_run
-from tread_lab import cli
+from tread_lab.cli import main as cli
 from tread_lab.config.metrics import OWN_FEATURES
 from tread_lab.records.lab import Lab
 
