@@ -12,8 +12,8 @@ import torch
 
 from tests.pretender import ended_run
 from tests.sweep.plans import DEEP, plan_of, tiny
+from tread_lab.cli import evaluate_runs as evaluate
 from tread_lab.cli.evaluate_runs import named_evaluations, to_measure
-from tread_lab.cli.main import evaluate_runs as evaluate
 from tread_lab.cli.main import main
 from tread_lab.config import UserError, decode, encode
 from tread_lab.config.errors import Unavailable
@@ -225,7 +225,7 @@ def test_steps_that_a_run_has_reached_are_measured(
 def test_a_lab_is_asked_for_only_where_no_folder_of_weights_is_named(
     in_folder: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match=r"absent.* does not exist"):
+    with pytest.raises(UserError, match=r"absent is no such folder"):
         evaluate_with(completed(lab), "fid@1k", root="absent")
     monkeypatch.setattr(evaluate.RunFolder, "exported", True)
     ((folder, (spec,)),), _ = to_measure(lab, ".", ["fid@1k"], "imagenet512")

@@ -40,7 +40,7 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["status", "--watch"], "--watch: shows the table of one sweep"),
         (["status", "placement", "--watch", "--json"], "one sweep; name it, without --json"),
         (["status", "placment"], "lab, did you mean 'placement'?"),
-        (["status", "--root", "absent"], "does not exist"),
+        (["status", "--root", "absent"], "is no such folder"),
         (["sync", "placement", "d"], "no sweep 'd'"),
         (["sync", "--root", "empty"], "/empty; `tread-lab sweep` makes one"),
         (["rm", RUN, "--yes"], f"run {RUN} is needed by sweep placement; remove that first"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tread_lab.cli.main import mlflow_view
+from tread_lab.cli import mlflow_view
 from tread_lab.cli.mlflow_view import sync_if_possible, tracked
 from tread_lab.config import UserError
 from tread_lab.records.lab import Lab

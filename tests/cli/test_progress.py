@@ -10,7 +10,7 @@ import torch
 
 from tests.pretender import Pretender
 from tests.sweep.plans import tiny
-from tread_lab.cli.main import progress
+from tread_lab.cli import progress
 from tread_lab.cli.progress import Bars, TasksDone, tasks_progress
 from tread_lab.config import decode
 from tread_lab.config.evaluation import HeldoutSpec

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tread_lab.cli.main import resolve
+from tread_lab.cli import resolve
 from tread_lab.cli.resolve import (
     check_device,
     resources_of,
@@ -37,7 +37,7 @@ def test_routes_and_their_rates_are_replaced(
 def test_a_rate_of_no_route_is_refused_and_a_dense_run_needs_none() -> None:
     dense = load_experiment("tiny", ["routes=[]"])
     assert run_spec(dense, None, None).routes == () == run_spec(dense, [], None).routes
-    with pytest.raises(UserError, match=r"^--rate: there is no route; add --route"):
+    with pytest.raises(UserError, match=r"^--rate: must have a route, got none"):
         run_spec(dense, None, 0.5)
     for rate in (-0.5, 1.0, float("nan")):
         with pytest.raises(UserError, match=rf"^--rate: must be in \[0, 1\), got {rate:g}\."):

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Screen
 from tests.four_sweeps import made_frame
 from tests.synthetic import small, write_sweep
-from tread_lab.cli.main import show_ranking as ranking
+from tread_lab.cli import show_ranking as ranking
 from tread_lab.cli.show_ranking import show_places, show_ranking
 from tread_lab.records.lab import Lab
 from tread_lab.results import trials_frame

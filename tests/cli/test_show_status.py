@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.synthetic import small, tiny_spec, write_sweep
-from tread_lab.cli.main import show_status as status
+from tread_lab.cli import show_status as status
 from tread_lab.cli.show_status import (
     show_lab,
     show_run,

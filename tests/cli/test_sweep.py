@@ -13,7 +13,8 @@ import pytest
 
 from tests.pretender import Pretender, ended_run
 from tread_lab.analysis.figures import catalogue
-from tread_lab.cli.main import drive, main
+from tread_lab.cli import drive
+from tread_lab.cli.main import main
 from tread_lab.config import UserError
 from tread_lab.config.errors import Unavailable
 from tread_lab.records.lab import Lab
@@ -108,7 +109,7 @@ def test_figures_that_were_half_drawn_are_drawn_again(monkeypatch: pytest.Monkey
         names.append(name)
         return []
 
-    one = [("", SimpleNamespace(figure=None, name="a"))]
+    one = [SimpleNamespace(figure=None, name="a")]
     monkeypatch.setattr(catalogue, "all_figures", lambda records: one)
     for ended_by, drawing in ((130, interrupted), (0, saved)):
         monkeypatch.setattr(catalogue, "save", drawing)

@@ -19,7 +19,7 @@ from tread_lab.config import HeldoutSpec, SamplesSpec, UserError, decode
 from tread_lab.config.evaluation_text import decode_evaluations
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
-from tread_lab.evaluate import provenance
+from tread_lab.evaluate import made_with as provenance
 from tread_lab.evaluate.extractor import Extractor
 from tread_lab.evaluate.made_with import measured_with
 from tread_lab.evaluate.references import heldout_reference

@@ -67,7 +67,7 @@ def without_extras() -> None:
 
 def eager_sync() -> None:
     """MLflow follows at once, and a lost server is asked often."""
-    from tread_lab.tracking import follow
+    from tread_lab.tracking import live as follow
 
     follow.EVERY = 0.3
 

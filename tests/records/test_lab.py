@@ -54,10 +54,10 @@ def test_the_lab_is_where_the_user_says_else_where_the_variable_says_else_here(
 
 
 def test_a_lab_that_is_only_read_must_be_a_folder(in_folder: Path) -> None:
-    with pytest.raises(UserError, match=r"/x does not exist; `--root` names"):
+    with pytest.raises(UserError, match=r"/x is no such folder"):
         Lab.existing("x")
     (in_folder / "x").touch()
-    with pytest.raises(UserError, match="/x is a file, no lab; `--root` names"):
+    with pytest.raises(UserError, match="/x is a file; `--root` names"):
         Lab.existing("x")
     (in_folder / "y").mkdir()
     assert Lab.existing("y").root == in_folder / "y"

@@ -86,7 +86,7 @@ def test_a_hole_names_its_rule_counts_its_cells_and_shows_five_computed_ones() -
     with pytest.raises(UserError) as error:
         expansion(axes=axes, where=["start < 0", "end < 0"])
     assert str(error.value) == (
-        "where: no cell of the axes is left; loosen it (8 miss where: start < 0)"
+        "where: must keep at least one cell, got none. Loosen it (8 excluded by where: start < 0)."
     )
 
 

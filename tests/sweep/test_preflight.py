@@ -88,7 +88,7 @@ def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
 ) -> None:
     assert code_digest() == code_digest() and len(code_digest()) == 16
     monkeypatch.setattr(tread_lab, "__file__", str(tmp_path / "__init__.py"))
-    nested, digests = tmp_path / "engine" / "deep" / "blocks.py", list[str]()
+    nested, digests = tmp_path / "train" / "deep" / "blocks.py", list[str]()
     nested.parent.mkdir(parents=True)
     for text in (
         'def f(x):\n    """Old."""\n    return x + 1  # why\n',

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.faults.drivers import eventually
-from tread_lab.tracking import follow
+from tread_lab.tracking import live as follow
 from tread_lab.tracking.live import following
 
 

@@ -24,7 +24,7 @@ from tread_lab.config.errors import UserError
 
 # Flags of other tools -> what does the same here.
 _HINTS = {
-    **dict.fromkeys(("-m", "--multirun"), "commas, which make an axis: train.lr=1e-3,3e-3"),
+    **dict.fromkeys(("-m", "--multirun"), "the same without it: commas alone make an axis"),
     **dict.fromkeys(
         ("--config", "--config-name", "-c", "-f"), "the file alone: tread-lab sweep FILE"
     ),
@@ -34,7 +34,8 @@ _HINTS = {
     **dict.fromkeys(("--dry-run", "--dryrun", "--cfg"), "--plan"),
     **dict.fromkeys(("--count", "--n-trials", "--num-samples"), "search.trials=20"),
     **dict.fromkeys(
-        ("--epochs", "--steps", "--max_steps", "--num_train_epochs"), "train.steps=400000"
+        ("--epochs", "--steps", "--max_steps", "--num_train_epochs"),
+        "train.steps=N, in optimizer steps",
     ),
     **dict.fromkeys(("--fp16", "--bf16", "--amp", "--mixed_precision"), "precision=bf16"),
     "--seed": "seeds=[0,1]",

@@ -31,7 +31,7 @@ def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float |
         raise UserError(f"--rate: must be in [0, 1), got {rate:g}. Try --rate 0.5.")
     rated = [{**encode(route), "rate": rate} for route in run_of({**tree, "then": None}).routes]
     if not rated:
-        raise UserError('--rate: there is no route; add --route "2->B-4"')
+        raise UserError('--rate: must have a route, got none. Try --route "2->8".')
     return run_of({**tree, "routes": rated})
 
 

@@ -215,9 +215,11 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
         return int(value)
     if type(value) is not hint:
         ends = _RANGE.search(str(value)) if hint in (int, float) else None
-        remedy = f". Try 'axes.{path.removeprefix('axes.')}=" if ends else ""
+        remedy = ""
         if ends:
-            listed = f"[{ends[2]}, {ends[3]}]'"
-            remedy += listed if ends[1] else f"{ends[2]}..{ends[3]} log'"
+            values = f"[{ends[2]}, {ends[3]}]" if ends[1] else f"{ends[2]}..{ends[3]} log 5"
+            field = path.removeprefix("axes.")
+            in_file = path.startswith("axes.")
+            remedy = f". Try {field}: {values}" if in_file else f". Try 'axes.{field}={values}'"
         raise UserError(f"must be {_WORDS[hint]}, got {shown(value)}{remedy}").at(path)
     return value

@@ -29,7 +29,7 @@ SYNONYMS = {
     **{"method": "search sampler", "algo": "search sampler", "search_alg": "search sampler"},
     **dict.fromkeys(("metric", "metrics", "goal", "direction", "mode"), "objectives search"),
     **{"grace_period": "grace", "reduction_factor": "reduction", "early_terminate": "stop_early"},
-    **{"scheduler": "stop_early schedule", "time_budget_s": "hours", "timeout": "hours"},
+    **{"scheduler": "stop_early schedule"},
     **{"random_seed": "seed", "checkpoint": "init_from", "resume_from": "init_from"},
     **{"n_startup_trials": "startup", "max_concurrent_trials": "parallel", "pruner": "stop_early"},
 }

@@ -103,7 +103,8 @@ def _kind_and_options(item: Any, path: str) -> tuple[str, dict[str, Any]]:
         raise UserError(f"must be a name or {{name: options}}, got {shown(item)}").at(path)
     ((kind, options),) = item.items()
     if kind not in KINDS:
-        names = [*KINDS, *(f"{name}@1k" for name in METRICS)]
+        digits = re.search(r"\d+k?$", str(kind))
+        names = [*KINDS, *(f"{name}@{digits[0] if digits else '1k'}" for name in METRICS)]
         raise UserError(f"unknown evaluation {kind!r}{suggest(str(kind), names)}").at(path)
     with placed(f"{path}.{kind}"):
         return kind, dict(opened(None, options or {}))

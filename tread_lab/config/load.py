@@ -42,8 +42,8 @@ _OF_RUN = (*TOP, *SHORT, "then")
 _AXES = ("axes", "sampler_axes")
 # Keys of other tools -> what does the same here.
 _ELSEWHERE = {
-    "hydra": "--root FOLDER for the place of runs, --concurrent 4 for runs at a time",
-    "wandb": "--tracker wandb",
+    **{"hydra": "--root FOLDER, where all runs are stored", "wandb": "--tracker wandb"},
+    **dict.fromkeys(("time_budget_s", "timeout"), "hours=1"),
 }
 _HERE = Path(__file__).parents[1]
 
@@ -369,7 +369,8 @@ def _parsed(override: str) -> Override:
         remedy = override.lstrip("+") if equals else f"{key[1:]}=null"
         raise UserError(f"{override}: must be without {key[0]}. Try {remedy}.")
     if not equals:
-        raise UserError(f"{override!r}: must be key=value")
+        meant = near(key, all_fields())
+        raise UserError(f"{key}: must be key=value" + (f". Try {meant}=VALUE." if meant else ""))
     with contextlib.suppress(HydraException):
         parsed = OverridesParser.create().parse_override(override)
         if parsed.is_sweep_override() and "(" in written:  # choice(...) and range(...)

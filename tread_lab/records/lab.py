@@ -40,8 +40,11 @@ class Lab:
         """
         lab = Lab.at(root)
         if not lab.root.is_dir():
-            what = "is a file, no lab" if lab.root.exists() else "does not exist"
-            raise UserError(f"{lab.root} {what}; `--root` names the folder of a lab")
+            what = "a file" if lab.root.exists() else "no such folder"
+            raise UserError(
+                f"--root: must be a folder that a sweep has written, {lab.root} is {what}. Try"
+                " --root FOLDER, or run a sweep first."
+            )
         return lab
 
     @property

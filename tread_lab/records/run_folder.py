@@ -226,7 +226,7 @@ class RunFolder:
         return [{**a.origin, "started": a.time, "devices": a.devices} for a in attempts]
 
     def finish(self, state: RunState, **facts: Any) -> None:
-        """Record the state in which the run has ended; this is written last."""
+        """Record the state in which training has ended, before any evaluation."""
         assert RunState(state).ended, state
         write_json(self.path / "result.json", {"state": state, **facts})
 

@@ -156,9 +156,11 @@ class SweepFolder:
         append_line(self.judged_path / f"{judgement.run}.jsonl", vars(judgement))
 
     def judgements(self) -> list[Judgement]:
-        """Return all that early stopping has found."""
+        """Return what early stopping has found, once for each run and step: a run that passes a
+        rung again after a crash is judged again."""
         paths = sorted(self.judged_path.glob("*.jsonl"))
-        return [Judgement(**tree) for path in paths for tree in read_lines(path)]
+        found = (Judgement(**tree) for path in paths for tree in read_lines(path))
+        return [*{(one.run, one.step): one for one in found}.values()]
 
     def stopped(self) -> dict[str, Judgement]:
         """Return by run where each was stopped early."""

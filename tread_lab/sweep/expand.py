@@ -145,8 +145,8 @@ def _settings(
                 kept.append((computed, names.settled(tree) if has_computed(tree) else tree))
     holes = _left_out(missed)
     if not kept:
-        why = "; ".join(f"{hole.count} miss {hole.reason}" for hole in holes)
-        raise UserError(f"where: no cell of the axes is left; loosen it ({why})")
+        why = "; ".join(f"{hole.count} excluded by {hole.reason}" for hole in holes)
+        raise UserError(f"where: must keep at least one cell, got none. Loosen it ({why}).")
     return kept, holes
 
 

@@ -196,9 +196,9 @@ class Worker(tune.Trainable):
         while report.phase in UNDER_WAY and not report.note and time.monotonic() < until:
             report = next(self._reports)
         done = report.phase not in UNDER_WAY
-        if not done and not self.job.goes_on.exists():
+        done = done or not self.job.goes_on.exists()
+        if done:  # the lock of the run is free before Tune finds more work for this process
             self.cleanup()
-            done = True
         return {"report": vars(report), "done": done}
 
     def cleanup(self) -> None:
@@ -218,7 +218,7 @@ class RayRunner:
     def run(self, lab: Lab, queue: TaskQueue, on_report: ReportHandler) -> None:
         scratch = lab.root / "ray" / self.worker.driver
         with cluster(), stop_signals() as stopping:
-            session = Session(self, lab, queue, on_report, stopping, scratch / "goes_on")
+            session = TuneSession(self, lab, queue, on_report, stopping, scratch / "goes_on")
             try:
                 scratch.mkdir(parents=True, exist_ok=True)
                 session.goes_on.touch()
@@ -229,7 +229,7 @@ class RayRunner:
                 shutil.rmtree(scratch, ignore_errors=True)
         session.conclude()
 
-    def _tuner(self, session: Session, scratch: Path) -> tune.Tuner:
+    def _tuner(self, session: TuneSession, scratch: Path) -> tune.Tuner:
         bundle = {"CPU": self.resources.cores, "GPU": self.resources.gpus}
         return tune.Tuner(
             tune.with_resources(Worker, tune.PlacementGroupFactory([bundle])),
@@ -257,7 +257,7 @@ class _InDriver:
         return {}
 
 
-class Session(_InDriver, tune.Callback):
+class TuneSession(_InDriver, tune.Callback):
     """What the driver knows while Tune runs.
 
     Attributes:
@@ -357,7 +357,7 @@ class Session(_InDriver, tune.Callback):
 class _Searcher(_InDriver, Searcher):
     """Tune's way to ask for the next trial."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: TuneSession) -> None:
         super().__init__()
         self.session = session
 
@@ -370,7 +370,7 @@ class _Searcher(_InDriver, Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Nothing: `Session` is told as well."""
+        """Nothing: `TuneSession` is told as well."""
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Keep nothing for Ray: our records hold what was suggested and how it ended."""

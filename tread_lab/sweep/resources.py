@@ -40,8 +40,9 @@ class RunResources:
             raise UserError(f"--gpus: must fit --device {self.device}, got {self.gpus:g}")
         if self.gpus > 1 and (self.gpus % 1 or self.device not in (None, "cuda")):
             raise UserError(
-                f"--gpus: must be a whole number of the first GPUs, got {self.gpus:g} on"
-                f" {self.device or 'cuda'}. Try --gpus {math.ceil(self.gpus)} --device cuda."
+                f"--gpus: must be at most 1, or a whole number with --device cuda, got"
+                f" {self.gpus:g} on {self.device or 'cuda'}. Try --gpus {math.ceil(self.gpus)}"
+                " --device cuda."
             )
         if self.gpus and self.processes > 1:
             raise UserError(

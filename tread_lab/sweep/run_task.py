@@ -43,7 +43,7 @@ from tread_lab.train.ranks import OneProcess, Processes, Ranks
 
 T = TypeVar("T")
 _POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on
-QUEUED = "queued"  # phase of a task that waits, or starts once more
+QUEUED = "queued"  # phase of a task that starts once more
 UNDER_WAY = ("train", "evaluate", QUEUED)  # phases of a task that has not ended
 
 
@@ -126,7 +126,7 @@ def run_task(
                 time.sleep(_POLL_SECONDS)
         folder.create(task.spec, task.defaults, task.kept_steps)
         if lacking := task.lacking(folder):
-            _train_again(folder, before=lacking[0])
+            _rewind(folder, before=lacking[0])
         if (died := _close_open_attempt(folder)) is not None and died.driver == worker.driver:
             yield replace(report, phase=QUEUED, note=f"{died.reason}; it starts again")
         _check_parent(lab, folder, task.spec)
@@ -136,6 +136,7 @@ def run_task(
             folder.finish(RunState.FAILED, **facts)
         if last is None and not (folder.result() and is_measured(lab, task)):
             report = yield from _attempt(lab, task, device, worker, report)
+        # Early stopping is on record in the sweep alone: another sweep may train the run on.
         result = folder.result() or {"state": RunState.STOPPED}
         note = result.get("reason") or (last.reason if last else report.note)
         yield replace(report, phase=result["state"], step=folder.step(), note=note)
@@ -166,7 +167,7 @@ def _check_equal(
             )
 
 
-def _train_again(folder: RunFolder, *, before: int) -> None:
+def _rewind(folder: RunFolder, *, before: int) -> None:
     """Let a run continue from its newest checkpoint before a step; its evaluations stay."""
     folder.reopen()
     for path in list_checkpoints(folder.checkpoints):
@@ -204,7 +205,8 @@ def _check_parent(lab: Lab, folder: RunFolder, spec: RunSpec) -> None:
     if spec.parent is None or folder.result() is not None or list_checkpoints(folder.checkpoints):
         return
     parent = lab.run_of(spec.parent)
-    if has_lost_its_end(parent, newest_whole_step(parent.checkpoints)):
+    measurable = parent.state().measurable
+    if measurable and has_lost_its_end(parent, newest_whole_step(parent.checkpoints)):
         parent.reopen()
     state = parent.state()
     reason = f"init_from: run {parent.name} must be completed, got {state}"
@@ -257,11 +259,16 @@ def _close(
     if kind == "disk" and isinstance(error, OSError):
         return disk_error(error, folder.path)
     if kind == "oom":
-        images = cost(spec).micro_batch
+        images = min(cost(spec).micro_batch, spec.train.batch // attempt.devices)
+        what = f"{type(error).__name__}: {first_line(error)}"
+        if images == 1 or folder.result() is not None:  # no smaller pass, or an evaluation
+            return UserError(
+                f"memory: must suffice for run {folder.name}, got {what}. Try a device with more"
+                " memory, and run the same command again."
+            )
         return UserError(
-            f"execution.micro_batch: must be smaller for run {folder.name}, got {images}:"
-            f" {type(error).__name__}: {first_line(error)}. Try {max(1, images // 2)}, which keeps"
-            " the run, and run the same command again."
+            f"execution.micro_batch: must be smaller for run {folder.name}, got {images}: {what}."
+            f" Try {images // 2}, which keeps the run, and run the same command again."
         )
     return AttemptFailed(facts["reason"]) if kind in TRIES else None
 
@@ -319,21 +326,25 @@ def _train(
 ) -> Generator[Report, None, Report]:
     """Train to the end and write the result; return the last report."""
     check_memory(spec, device.type, f"{device} ({name(device)})", memory(device), ranks.count)
-    progress, peak = Progress(0, spec.train.steps, math.nan), PeakMemory(device)
-    report = Report(folder.name, "train", 0, spec.train.steps)
+    begun = max(map(step_of, list_checkpoints(folder.checkpoints)), default=0)
+    progress, peak = Progress(begun, spec.train.steps, math.nan), PeakMemory(device)
+    report = Report(folder.name, "train", begun, spec.train.steps)
     try:
         with closing(train(spec, folder, device, ranks)) as steps:  # type: ignore[type-var]
             for progress in steps:
                 at = (progress.step, progress.steps, progress.loss, progress.overflows)
                 report = Report(folder.name, "train", *at)
+                # Before the report: a run that is interrupted there goes on behind the rung.
+                stops = worker.stops_early is not None and worker.stops_early(report)
                 yield report
-                if worker.stops_early is not None and worker.stops_early(report):
+                if stops:
                     return replace(report, phase=RunState.STOPPED)
     except Diverged as end:
         folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(end))
         return report
     mean_seconds = progress.seconds / max(progress.step, 1)
-    metrics = run_costs(folder, spec, device, ranks.count, mean_seconds, peak.bytes())
+    memory_used = peak.bytes() if progress.step > begun else None  # else without a training step
+    metrics = run_costs(folder, spec, device, ranks.count, mean_seconds, memory_used)
     if spec.precision == "fp16":
         metrics[metric_names.OVERFLOWS] = progress.overflows
     devices = {"devices": ranks.count} if ranks.count > 1 else {}

@@ -13,7 +13,7 @@ import torch
 from tread_lab.config.errors import Unavailable, UserError
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.queues import TaskQueue
-from tread_lab.sweep.run_task import UNDER_WAY, AttemptFailed, Report, WorkerInfo, run_task
+from tread_lab.sweep.run_task import QUEUED, UNDER_WAY, AttemptFailed, Report, WorkerInfo, run_task
 from tread_lab.sweep.task import Task
 from tread_lab.train.device import pick
 
@@ -36,7 +36,8 @@ class Runner(Protocol):
         """Run the tasks, parents before children; call `on_report` with every report of theirs.
 
         Raises:
-            Interrupted: SIGINT or SIGTERM came; the running tasks have a checkpoint.
+            Interrupted: SIGINT or SIGTERM came, or the hours of the queue are over; the running
+                tasks have a checkpoint.
             Unavailable: the disk is full or the cluster is lost; nothing is recorded as failed.
             UserError: some tasks lack what only the user can provide; the others are done.
         """
@@ -71,7 +72,7 @@ class InlineRunner:
                 return
             except AttemptFailed as failure:
                 note = f"{failure}; it starts again"
-            yield Report(task.run, "queued", 0, task.spec.train.steps, note=note)
+            yield Report(task.run, QUEUED, 0, task.spec.train.steps, note=note)
 
 
 class UserErrors:

@@ -76,7 +76,7 @@ def test_search_minimises_loss_where_baselines_move(axes: Any, objective: str) -
         ("heldout/loss", (EARLY,), {}, "got 'heldout/loss'"),
         ("fd@2k", (FD,), {}, "got 'fd@2k' (known: cost/family_flops, "),
         ("gap/heldout", (AT_END,), None, "a gap also requires a baseline"),
-        ("gap/train", (AT_END,), {}, "have a better value"),
+        ("gap/train", (AT_END,), {}, "that the sweep measures at the end"),
         ("heldout/loss", (AT_END, LARGER), {}, "must be of one evaluation, got 2"),
     ],
 )

@@ -62,7 +62,7 @@ def objectives_of(
     for name in objectives:
         if name not in choices:
             raise UserError(
-                "search.objectives: must be a cost, or measured at the end and have a better value"
+                "search.objectives: must be a metric that the sweep measures at the end of a run"
                 f" (a gap also requires a baseline), got {name!r}{suggest(name, choices)}"
             )
         if counts[name] > 1:
