@@ -84,5 +84,5 @@ def test_the_commands_of_a_page_plan(page: Path, in_folder: Path) -> None:
 
 def test_the_grid_of_12_blocks_is_refused_at_28_with_the_reason() -> None:
     line = "tread-lab sweep route_placement.yaml experiment=xl2_imagenet256 data.path=LATENTS"
-    with pytest.raises(UserError, match=r"16 miss where: model\.depth == 12"):
+    with pytest.raises(UserError, match=r"16 excluded by where: model\.depth == 12"):
         tasks_of(line)

@@ -64,7 +64,7 @@ def test_runs_share_cores_and_gpus(
         (
             2,
             {"gpus": 1.5},
-            "--gpus: must be at most 1, or a whole number with --device cuda, got 1.5",
+            "--gpus: must be at most 1, or a whole number",
         ),
         (2, {"gpus": 2, "processes": 2}, "--processes: must be 1 with GPUs, got 2"),
         (0, {"device": "cuda:0", "gpus": 1}, "--gpus: must be at most 0 on this machine, got 1"),
