@@ -29,7 +29,7 @@ def test_suggestions_are_in_order_of_their_numbers(tmp_path: Path) -> None:
     assert [entry.number for entry in sweep.suggestions()] == [0, 1, 2]
 
 
-def test_a_suggestion_is_one_line_with_the_names_of_earlier_versions(tmp_path: Path) -> None:
+def test_suggestion_is_one_line(tmp_path: Path) -> None:
     sweep = SweepFolder(tmp_path)
     suggestion = Suggestion(1, {"start": 1}, (TRIAL,))
     sweep.add_suggestion(suggestion)
@@ -43,6 +43,8 @@ def test_judgements_are_kept_for_each_run(tmp_path: Path) -> None:
     made = [Judgement("a", 5, 0.25, stopped=False), Judgement("a", 9, 0.5), Judgement("b", 5, -0.5)]
     for judgement in made:
         sweep.add_judgement(judgement)
+    assert sweep.judgements() == made
+    sweep.add_judgement(made[1])  # passed again after a crash
     assert sweep.judgements() == made
     assert sweep.stopped() == {"a": made[1], "b": made[2]}
 

@@ -27,6 +27,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
 from tread_lab.sweep import run_costs, run_task
+from tread_lab.sweep.resources import RunResources
 from tread_lab.sweep.run_task import WorkerInfo
 from tread_lab.sweep.task import Task, is_complete
 from tread_lab.train import trainer
@@ -112,6 +113,48 @@ def test_other_ends_count_against_no_run(
         carry_out(lab, task)
     assert lab.run(task.run).result() is None and endings(lab.run(task.run)) == [ended]
     assert carry_out(lab, task)[-1].phase == "completed"
+
+
+def test_memory_advice_names_what_helps(
+    lab: Lab, failing: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a pass of one image nor an evaluation gets smaller by `micro_batch`."""
+    failing(torch.OutOfMemoryError("CUDA out of memory"))
+    with pytest.raises(UserError, match=r"^memory: must suffice for run .* Try a device"):
+        carry_out(lab, Task(tiny(steps=6, execution={"micro_batch": 1})))
+
+    def evaluate(*_: Any, **more: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    failing()
+    monkeypatch.setattr(run_task, "measuring", batches(evaluate))
+    with pytest.raises(UserError, match=r"^memory: must suffice for run"):
+        carry_out(lab, Task(tiny(steps=6, seed=1), (HeldoutSpec(images=8),)))
+
+
+def test_run_is_judged_before_its_report(lab: Lab) -> None:
+    """Else an interruption at the report of a rung would skip the rung."""
+    judged = list[int]()
+
+    def stops(report: run_task.Report) -> bool:
+        judged.append(report.step)
+        return False
+
+    reports = run_task.run_task(lab, Task(tiny(steps=6)), CPU, WorkerInfo(stops_early=stops))
+    step = next(reports).step
+    reports.close()
+    assert judged == [step]
+
+
+def test_ray_worker_frees_the_lock_of_an_ended_run(lab: Lab, tmp_path: Path) -> None:
+    ray_runner = pytest.importorskip("tread_lab.sweep.ray_runner")
+    task, goes_on = Task(tiny(steps=6)), tmp_path / "goes_on"
+    goes_on.touch()
+    job = ray_runner.Job(lab, task, RunResources(), WorkerInfo(), goes_on)
+    worker = ray_runner.Worker({"job": job})
+    while not worker.step()["done"]:
+        pass
+    assert lab.run(task.run).state() == "completed" and not lab.run(task.run).locked
 
 
 def test_failed_network_is_freed_before_the_next_try(
@@ -250,10 +293,11 @@ def test_child_needs_a_parent_with_weights(lab: Lab) -> None:
         carry_out(lab, child)
     with pytest.warns(UserWarning, match="is damaged"):
         assert carry_out(lab, Task(parent), child)[-1].phase == "completed"
-    ended_run(lab, parent, "diverged", step=3)
+    ended_run(lab, parent, "diverged", step=7)  # divergence is never in a checkpoint
     other = Task(child_of(parent, seed=4))
     assert carry_out(lab, other)[-1].phase == "failed"
     assert (lab.run(other.run).result() or {})["kind"] == "parent"
+    assert lab.run_of(parent).state() == "diverged"
     assert lab.run(other.run).attempts() == []
 
 
