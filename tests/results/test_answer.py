@@ -129,7 +129,10 @@ def test_control_shares_the_gain_of_the_best(tmp_path: Path) -> None:
     found = answer(lab, frame)
     assert found.cell in set(frame.loc[frame["role"] == "trial", "cell"])
     assert "control batch=8, dense" in found.sentence and "50% of that gain" in found.sentence
-    assert "less it: \u22120.02000 \u00b1" in found.sentence and "of 2 cells" in found.sentence
+    assert (
+        "minus the control: \u22120.02000 \u00b1" in found.sentence
+        and "of 2 cells" in found.sentence
+    )
 
 
 def test_best_has_least_loss_where_baselines_move(tmp_path: Path) -> None:

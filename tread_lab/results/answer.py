@@ -153,7 +153,7 @@ def _controls(
         if control[GAP_HELDOUT] < 0 and best[GAP_HELDOUT] < 0:
             share = f", {control[GAP_HELDOUT] / best[GAP_HELDOUT]:.0%} of that gain"
         name = routed(str(best["cell"]))
-        yield f"The {control['cell']}, dense, has {gap}{share}; {name} less it: {apart}."
+        yield f"The {control['cell']}, dense, has {gap}{share}; {name} minus the control: {apart}."
 
 
 def _by_axis(frame: pd.DataFrame) -> Iterator[str]:
