@@ -60,7 +60,7 @@ OTHERS: list[tuple[type, Any, str]] = [
     (GuidanceSpec, {"weak": {"path": "dropped", "rate": 0.5}}, "weak.path: must be full with a ra"),
     (SamplerSpec, {"sigma_min": 80}, "sigma_min: must be below sigma_max (80), got 80"),
     (SamplerSpec, {"solver": "sde", "last_step": 1}, "last_step: must be in (0, 1), got 1"),
-    (SweepSpec, {"experiment": None, "trials": [1]}, "trials[0]: must be a mapping, got 1"),
+    (SweepSpec, {"experiment": "tiny", "trials": [1]}, "trials[0]: must be a mapping, got 1"),
 ]
 WRONG = [
     *((RunSpec, {**BASE, **tree}, line) for tree, line in RUNS),

@@ -223,7 +223,7 @@ def test_a_baseline_without_routes_has_none_in_any_phase(
         ),
         (
             {"axes": {"route": ["2->8"], "routes": [["2->5"]]}},
-            "route and routes both set route.start",
+            "route and routes both set routes",
         ),
         (
             {"variants": {"m": {"a": {"train": {"lr": 1}}}}, "axes": {"train.lr": ["=rate / 2"]}},

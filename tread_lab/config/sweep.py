@@ -110,7 +110,7 @@ class SweepSpec:
 
     Attributes:
         question: what the sweep answers.
-        experiment: the base run, from `experiments/`; `null` where `fixed` says all of it.
+        experiment: the base run: a name from `experiments/`, or what such a file says.
         fixed: fields that every run has, which no cell sets again; what is typed is fixed, too.
         baseline: fields that turn a trial into the run it is compared with; `null` for no baseline.
         variants: axis -> {name: fields that this variant changes together}; an axis like any other.
@@ -134,7 +134,7 @@ class SweepSpec:
         plugins: modules to import first, which register selections, metrics and the like.
     """
 
-    experiment: str | None
+    experiment: str | dict[str, Any]
     question: str = ""
     fixed: dict[str, Any] = field(default_factory=dict)
     baseline: dict[str, Any] | None = field(default_factory=lambda: {"routes": []})
@@ -153,8 +153,6 @@ class SweepSpec:
     plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if "data.path" in str(self.where):
-            raise UserError("where: data.path is no value; list the cells under `trials`")
         if self.match is not None and self.baseline is None:
             raise UserError("match: there is no baseline to match; leave out `baseline: null`")
         if self.controls and self.baseline is None:
