@@ -39,10 +39,10 @@ from tread_lab.config.recipe import (
     FlowSpec,
     TrainSpec,
 )
+from tread_lab.config.registry import Variants
 from tread_lab.config.routes import BYPASSES, ReEntrySpec, RouteSpec
 from tread_lab.config.run import InitSpec
 from tread_lab.config.sweep import SearchSpec, StopEarlySpec, SweepSpec
-from tread_lab.config.systems import Variants
 from tread_lab.cost.training import cost
 from tread_lab.diffusion.generate import generate
 from tread_lab.evaluate.drawing import _denoiser

@@ -6,8 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tread_lab.config.bounds import Count, Positive
-from tread_lab.config.decode import settle, unhashed
+from tread_lab.config.decode import Count, Positive, settle, unhashed
 from tread_lab.config.registry import Registry
 
 SD_SCALE = 0.18215  # of the Stable Diffusion autoencoder: latent = encoding x 0.18215

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Annotated, Any, Literal, get_args
 
-from tread_lab.config.bounds import Count, Positive, within
-from tread_lab.config.decode import decode, settle
+from tread_lab.config.decode import Count, Positive, decode, settle, within
 from tread_lab.config.errors import UserError, shown
 from tread_lab.config.guidance import GuidanceSpec
 from tread_lab.config.metrics import METRICS, ReferenceSpec

@@ -13,7 +13,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Transformer
 from hydra.errors import HydraException
 
-from tread_lab.config.axes import grid
 from tread_lab.config.decode import decode, decode_field, decode_value
 from tread_lab.config.errors import Mistakes, UserError, near, placed, shown, suggest
 from tread_lab.config.fields import (
@@ -30,7 +29,7 @@ from tread_lab.config.lengths import SPEND, STEPS
 from tread_lab.config.metrics import HELDOUT, ReferenceSpec
 from tread_lab.config.registry import import_plugins
 from tread_lab.config.run import RunSpec
-from tread_lab.config.sweep import Experiment, SweepSpec
+from tread_lab.config.sweep import Experiment, SweepSpec, grid
 from tread_lab.config.yaml_text import load_yaml
 
 OWN = tuple(field.name for field in fields(SweepSpec))
