@@ -17,8 +17,13 @@ from tread_lab.cli.evaluate_runs import named_evaluations, to_measure
 from tread_lab.cli.main import main
 from tread_lab.config import UserError, decode, encode
 from tread_lab.config.errors import Unavailable
-from tread_lab.config.evaluation import EvaluationDefaults, HeldoutSpec, SamplerSpec, SamplesSpec
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import (
+    EvaluationDefaults,
+    HeldoutSpec,
+    SamplerSpec,
+    SamplesSpec,
+    decode_evaluations,
+)
 from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.evaluate.fidelity import sha256

@@ -12,8 +12,7 @@ from typing import Any, Generic
 
 from tread_lab.config.cell import AnySpec, Cell, ExcludedCells, Tree, Trial
 from tread_lab.config.decode import decode, encode
-from tread_lab.config.evaluation import EvaluationDefaults, end_signature
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import EvaluationDefaults, decode_evaluations, end_signature
 from tread_lab.config.labels import ancestors, with_baseline_cells
 from tread_lab.config.lengths import QUESTIONS, UNEQUAL, follows_length, written_shares
 from tread_lab.config.registry import import_plugins

@@ -13,8 +13,7 @@ from typing import Any
 from tread_lab.config.cell import Cell, ExcludedCells, SharedParts, Trial, labelled
 from tread_lab.config.decode import Positive, decode_value, encode
 from tread_lab.config.errors import UserError, placed, shown
-from tread_lab.config.evaluation import BASELINE, EvaluationSpec
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import BASELINE, EvaluationSpec, decode_evaluations
 from tread_lab.config.fields import (
     dotted,
     has_computed,

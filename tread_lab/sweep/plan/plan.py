@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from tread_lab.config.cell import Cell, Tree, Trial
 from tread_lab.config.decode import decode, encode
-from tread_lab.config.evaluation import EvaluationSpec
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import EvaluationSpec, decode_evaluations
 from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.run import RunSpec
 from tread_lab.config.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
