@@ -23,9 +23,10 @@ from tread_lab.analysis.figures.points import (
     named,
 )
 from tread_lab.analysis.tables import published
+from tread_lab.config.decode import decode
 from tread_lab.config.errors import UserError
 from tread_lab.config.labels import value_text as setting_text
-from tread_lab.config.model import depth_of
+from tread_lab.config.model import ModelSpec
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     GAP_TRAIN,
@@ -355,7 +356,7 @@ def spans(records: SweepRecords) -> Iterator[Drawn]:
         scale = pd.concat([points.rows["value"] for points in (*of_parts, *dense)])
         captions = []
         for part, ours, beside, ax in zip(parts, of_parts, dense, axes):
-            depth = depth_of(str(part.frame["model"].iloc[0]))
+            depth = decode(ModelSpec, str(part.frame["model"].iloc[0])).depth
             draw_route_spans(ours, ax, depth=depth, scale=scale, beside=beside)
             ax.set_title(part.title())
             question = part.frame.attrs.get("comparison", "")

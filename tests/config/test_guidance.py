@@ -96,25 +96,25 @@ def test_a_rate_takes_the_runs_own_routes_or_those_given() -> None:
     assert [str(r) for r in routes_taken(run("2->8"), given)] == ["1->10"]
     assert [str(r) for r in routes_taken(run(), given)] == ["1->10"]
     assert routes_taken(run("2->8"), guidance(2)) == ()
-    with pytest.raises(UserError, match=r"trained without routes; say where to route"):
+    with pytest.raises(UserError, match=r"^guidance: routes: must say where to route a dense"):
         routes_taken(run(), own)
 
 
 def test_a_checkpoint_that_will_not_be_kept_is_refused_before_training() -> None:
     for branch in ("strong", "weak"):
         spec = guidance({"weight": 2, branch: {"step": 50}})
-        with pytest.raises(UserError, match=r"no checkpoint of step 50 is kept; .*tion.keep_steps"):
+        with pytest.raises(UserError, match=r"kept, got 50. Try execution.keep_steps=\[50\]"):
             check_guidance(run(), spec)
         check_guidance(run(execution={"keep_steps": [50]}), spec)
         check_guidance(run(train={"steps": 50}), spec)
-        with pytest.raises(UserError, match=r"step 50 lies beyond the 49 steps of training$"):
+        with pytest.raises(UserError, match=r"at most the 49 of training, got 50$"):
             check_guidance(run(train={"steps": 49}, execution={"keep_steps": [50]}), spec)
 
 
 def test_guidance_by_the_weights_that_are_measured_is_refused() -> None:
     own, end = run(train={"steps": 50}), {"weight": 2, "weak": {"step": 50}}
     for tree, step in ((end, None), ({"weight": 2, "weak": {"step": 20}}, 20)):
-        with pytest.raises(UserError, match=rf"step {step or 50} is that of both branches"):
+        with pytest.raises(UserError, match=rf"got step {step or 50} for both"):
             check_branches(own, guidance(tree), step)
     for tree, step in ((end, 20), ({**end, "weak": {"step": 50, "rate": 0.5}}, None), (2, None)):
         check_branches(own, guidance(tree), step)
@@ -136,7 +136,7 @@ def test_guidance_by_labels_that_no_step_of_a_family_saw_is_refused() -> None:
         (bare, 1, "classes, .*label_drop is 1"),
         (bare, 2, "classes, .*label_drop is 1"),
     ):
-        with pytest.raises(UserError, match=rf"^guidance: it takes {said}"):
+        with pytest.raises(UserError, match=rf"^guidance: must not use {said}"):
             check_branches(own, guidance(tree), None)
 
 
@@ -144,7 +144,7 @@ def test_a_path_is_dropped_in_a_network_of_two_paths() -> None:
     drop = guidance({"weight": 3, "weak": {"path": "dropped"}, "routes": ["1->3"]})
     sprint = run("2->8", bypass="sprint")
     assert routes_taken(sprint, drop) == sprint.routes
-    with pytest.raises(UserError, match="path: dropped needs a network of two paths"):
+    with pytest.raises(UserError, match="path: dropped requires a network of two paths"):
         routes_taken(run("2->8"), drop)
 
 

@@ -41,7 +41,7 @@ RUNS: list[tuple[dict[str, Any], str]] = [
     ({"model": SCAN, "routes": ["1->8"]}, "routes[0].selection: must keep the rows that a scan re"),
 ]
 MODELS: list[tuple[Any, str]] = [
-    ({"depth": 2, "width": 32}, "heads: must divide the width. Try heads=2."),
+    ({"depth": 2, "width": 32}, "heads: must divide the width 32, got 0. Try heads=2."),
     ({"depth": 2, "width": 32, "heads": 3}, "heads: must divide the width 32, got 3"),
     ({"depth": 2, "width": 36, "heads": 6, "rope": True}, "rope: must have heads of a multiple of"),
     (

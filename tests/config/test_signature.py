@@ -9,7 +9,6 @@ import pytest
 
 from tread_lab.config import DataSpec, RunSpec, TrainSpec, decode, encode, signature
 from tread_lab.config.metrics import ReferenceSpec
-from tread_lab.config.signature import settings_signature
 
 BASE = {"model": "DiT-S/2", "routes": ["2->8"]}
 
@@ -93,13 +92,3 @@ def test_folders_are_not_signed() -> None:
     assert signature(ReferenceSpec(name="a", path="x")) == signature(ReferenceSpec(name="a"))
     spec = decode(RunSpec, {**BASE, "data": {"path": "x"}})
     assert signature(spec.data) == signature(DataSpec()) and signature(spec) == sign()
-
-
-def test_seeds_of_a_cell_share_the_signature_of_its_settings() -> None:
-    def settings(seed: int, steps: int = 9, **parent: object) -> str:
-        start = {"run": {**BASE, "seed": seed, **parent}}
-        tree = {**BASE, "seed": seed, "init_from": start, "train": {"steps": steps}}
-        return settings_signature(decode(RunSpec, tree))
-
-    assert settings(0) == settings(1) != settings(0, train={"lr": 2e-4})
-    assert settings(0) != settings(0, steps=8)

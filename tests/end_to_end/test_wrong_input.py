@@ -43,11 +43,15 @@ OWN: list[tuple[str, ...]] = [
     (f"sweep s.yaml {PLAN}", "s.yaml: must be `key: value` lines, got 3", "3"),
     (f"sweep s.yaml {PLAN}", "line 3: not valid YAML: found duplicate key", "seeds: 0\nseeds: 1"),
     (f"sweep s.yaml {PLAN}", "s.yaml: unknown key 'seed', did you mean", ROUTES + "seed: [0]"),
-    (f"sweep s.yaml {PLAN}", "axes.route.start: the range '3..1'", ROUTES.replace("0..2", "3..1")),
+    (f"sweep s.yaml {PLAN}", "axes.route.start: the range '3..1': must", ROUTES.replace("0..2", "3..1")),
     (f"sweep s.yaml {PLAN}", "axes at start=6, end=5: ro", ROUTES.replace("0..2", "0..9")),
     (f"sweep s.yaml {PLAN}", "axes.route: must be a route, got '2-8'", "axes: {route: [2-8]}"),
     (f"sweep s.yaml {PLAN}", "unknown name 'strat', did you mean 'st", ROUTES + "where: strat > 1"),
-    (f"sweep s.yaml {PLAN}", "not allowed here", ROUTES + "where: __import__('os')"),
+    (
+        f"sweep s.yaml {PLAN}",
+        "must compare fields and numbers, got",
+        ROUTES + "where: __import__('os')",
+    ),
     (f"sweep s.yaml {PLAN}", "where: must keep at least one cell", ROUTES + "where: start > 9"),
     (f"sweep s.yaml {PLAN}", "axes.spend: requires `match`. Try match: tr", "axes: {spend: [1]}"),
     (
