@@ -14,6 +14,7 @@ from tread_lab.analysis.figures import (
     placements,
     samples,
     similarity,
+    smooth,
     time_to_equal,
 )
 from tread_lab.analysis.figures.points import Drawn, SweepRecords, named, sample_metrics, slug
@@ -35,6 +36,7 @@ from tread_lab.results import (
 KINDS = (
     placements.grids,
     placements.spans,
+    smooth.maps,
     effects.cells,
     effects.ways,
     curves.selection_rates,
@@ -59,6 +61,7 @@ EACH_PANEL = {  # drawn for each panel of a sweep instead of once
 COMPARES = {  # differences to dense, whose captions say at equal what
     placements.grids,
     placements.spans,
+    smooth.maps,
     effects.cells,
     effects.ways,
     curves.selection_rates,
