@@ -22,8 +22,9 @@ from tread_lab.config.evaluation import (
     EvaluationSpec,
     SamplesSpec,
     at_steps,
+    decode_evaluations,
 )
-from tread_lab.config.evaluation_text import MetricNames, decode_evaluations
+from tread_lab.config.labels import MetricNames
 from tread_lab.config.load import evaluations_of, reference_of, sampler_settings
 from tread_lab.config.metrics import METRICS
 from tread_lab.config.signature import signature

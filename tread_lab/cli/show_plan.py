@@ -15,8 +15,7 @@ from tread_lab.config.evaluation import (
     AT,
     END,
 )
-from tread_lab.config.evaluation_text import MetricNames
-from tread_lab.config.labels import cell_text, run_labels
+from tread_lab.config.labels import MetricNames, cell_text, run_labels
 from tread_lab.config.lengths import QUESTIONS
 from tread_lab.config.sweep import SearchSpec
 from tread_lab.config.units import counted, duration, span

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from tread_lab.cli.console import ROWS, answers, say, table
-from tread_lab.config.treatments import ema_notices
+from tread_lab.config.lengths import ema_notices
 from tread_lab.records.differences import mixtures
 from tread_lab.records.history import left_note
 from tread_lab.records.lab import Lab

@@ -18,8 +18,7 @@ from tread_lab.cli.console import (
     table,
 )
 from tread_lab.config.evaluation import AT
-from tread_lab.config.evaluation_text import MetricNames
-from tread_lab.config.labels import run_label, run_labels
+from tread_lab.config.labels import MetricNames, run_label, run_labels
 from tread_lab.config.units import counted, counts_text, duration
 from tread_lab.records.differences import mixtures
 from tread_lab.records.history import left_cells, left_note

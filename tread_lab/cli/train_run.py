@@ -11,9 +11,9 @@ from tread_lab.cli.progress import tasks_progress
 from tread_lab.cli.resolve import check_device, run_spec
 from tread_lab.cli.show_status import show_run
 from tread_lab.config.errors import UserError
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import decode_evaluations
+from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.load import load_experiment
-from tread_lab.config.treatments import check_treatments, ema_notices
 from tread_lab.hardware import gpus as visible_gpus
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState

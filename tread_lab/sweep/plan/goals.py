@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from tread_lab.config.cell import Trial
 from tread_lab.config.errors import UserError, lookup, suggest
 from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.config.evaluation_text import count_label
+from tread_lab.config.labels import count_label
 from tread_lab.config.metrics import extractor_for
 from tread_lab.config.run import RunSpec
 from tread_lab.config.signature import settings_signature

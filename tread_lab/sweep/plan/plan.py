@@ -11,11 +11,10 @@ from typing import Any, TypeVar
 
 from tread_lab.config.cell import Cell, Tree, Trial
 from tread_lab.config.decode import decode, encode
-from tread_lab.config.evaluation import EvaluationSpec
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import EvaluationSpec, decode_evaluations
+from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.run import RunSpec
 from tread_lab.config.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
-from tread_lab.config.treatments import check_treatments, ema_notices
 from tread_lab.cost.training import cost
 from tread_lab.records.checksums import digest
 from tread_lab.records.lab import Lab, with_parents
