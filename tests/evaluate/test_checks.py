@@ -36,7 +36,7 @@ def check(*metrics: str, source: str = "fashion16", preview: bool = False, **mor
     reference = more.pop("reference", None)
     named = None if reference is None else ReferenceSpec(name=reference)
     spec = SamplesSpec(metrics=metrics, count=50_000, reference=named)
-    check_requirements(spec, source, preview=preview, **more)
+    check_requirements(spec, source, preview=preview, **{"heldout": 10_000, **more})
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from tread_lab.config.guidance import check_branches
 from tread_lab.config.metrics import METRICS, OWN_FEATURES, extractor_for
 from tread_lab.config.run import RunSpec
 from tread_lab.data.deviation import check_decoded
-from tread_lab.data.exported import is_export, refuse_samples
 from tread_lab.data.source import Samples, image_shape, open_data
 from tread_lab.evaluate.effect import check_effect
 from tread_lab.evaluate.extraction import SPACES
@@ -51,13 +50,9 @@ def check_measurable(
     Raises:
         UserError: no decoder, weights that are absent or not the published, a
             reference that is absent or wrong, more held-out samples than there are, held-out
-            samples that are no images when they are decoded or that an export does not have, an
-            encoder that is not here.
+            samples that are no images when they are decoded, an encoder that is not here.
     """
     asked = [*asked]
-    for data in dict.fromkeys(run.data for run, spec in asked if _sees_heldout(spec)):
-        if is_export(data):
-            refuse_samples(data)
     runs = [*to_train, *(run for run, _ in asked)]
     if opened is None:
         distinct = dict.fromkeys(run.data for run in runs)
@@ -90,20 +85,13 @@ def check_probes(
         check_probe(probe, run.model, heldout[run.data])
 
 
-def _sees_heldout(spec: EvaluationSpec) -> bool:
-    """Return whether an evaluation needs the held-out samples."""
-    if not isinstance(spec, SamplesSpec):
-        return True
-    return spec.reference is None and any(METRICS[name].compares for name in spec.metrics)
-
-
 def check_requirements(
     spec: SamplesSpec,
     source: str,
     *,
     preview: bool,
     shape: tuple[int, int, int] | None = None,
-    heldout: int | None = None,
+    heldout: int,
 ) -> None:
     """Refuse metrics that cannot be computed here, before a single image is drawn.
 
@@ -111,7 +99,7 @@ def check_requirements(
         source: the data source of the run.
         preview: whether its samples cannot be shown as images.
         shape: (C, H, W) of the images that samples become, where it is known.
-        heldout: how many samples are held out, where it is known; an export has none.
+        heldout: how many samples are held out.
 
     Raises:
         UserError: an unknown metric, no decoder, weights that are absent or
@@ -134,7 +122,7 @@ def check_requirements(
                 f"reference: {metric} is in features of {source}'s own images, and compares with"
                 f" those alone; leave the reference out of it: `reference: heldout`"
             )
-        if spec.reference is None and 0 < (heldout or 0) < METRICS[metric].fewest_real:
+        if spec.reference is None and heldout < METRICS[metric].fewest_real:
             raise UserError(
                 f"metrics: {metric} compares with at least {METRICS[metric].fewest_real} images,"
                 f" and the data hold out {heldout}; name a file of statistics (reference), or leave"
