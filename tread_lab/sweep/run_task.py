@@ -200,14 +200,15 @@ def _check_parent(lab: Lab, folder: RunFolder, spec: RunSpec) -> None:
     """End a run as failed whose parent has no weights.
 
     Raises:
-        UserError: the parent is to be trained first.
+        UserError: the parent is to be trained first, or another process holds its lock.
     """
     if spec.parent is None or folder.result() is not None or list_checkpoints(folder.checkpoints):
         return
     parent = lab.run_of(spec.parent)
     measurable = parent.state().measurable
     if measurable and has_lost_its_end(parent, newest_whole_step(parent.checkpoints)):
-        parent.reopen()
+        with parent.lock():
+            parent.reopen()
     state = parent.state()
     reason = f"init_from: run {parent.name} must be completed, got {state}"
     if not state.ended:
