@@ -20,7 +20,7 @@ from tread_lab.analysis.figures import (
 from tread_lab.analysis.figures.points import Drawn, SweepRecords, named, sample_metrics, slug
 from tread_lab.analysis.figures.style import save
 from tread_lab.analysis.tables.paper_tables import sweep_table
-from tread_lab.records.differences import mixtures
+from tread_lab.records.caveats import mixtures
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import HELDOUT_LOSS, TRAIN_LOSS

@@ -27,9 +27,8 @@ from tread_lab.config.evaluation import (
 from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.evaluate.fidelity import sha256
-from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_state import RunState
+from tread_lab.records.run_state import ProcessLost, RunState
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
 

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.compare import Run, attempts, check_quiet, outcome
 from tests.faults.drivers import CRASHED, DONE, KILLED, MISTAKE, Place, Zygote
 from tests.faults.sweeps import SMALL
-from tread_lab.records.checkpoint_names import list_checkpoints
+from tread_lab.records.run_folder import list_checkpoints
 
 pytestmark = pytest.mark.slow
 WINDOW = "tread_lab.train.trainer:Trainer.log_window"

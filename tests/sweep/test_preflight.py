@@ -22,7 +22,7 @@ from tread_lab.config.evaluation import (
     decode_evaluations,
 )
 from tread_lab.config.metrics import ReferenceSpec
-from tread_lab.records.differences import mixtures
+from tread_lab.records.caveats import mixtures
 from tread_lab.records.lab import Lab
 from tread_lab.sweep import preflight as module
 from tread_lab.sweep.data_digests import DataDigests

@@ -12,8 +12,7 @@ from tread_lab.config.labels import run_labels
 from tread_lab.config.load import load_sweep as load_file
 from tread_lab.config.units import amount, counted
 from tread_lab.cost.training import cost
-from tread_lab.records.lab import Lab
-from tread_lab.records.run_status import run_states
+from tread_lab.records.lab import Lab, run_states
 from tread_lab.results.columns import plain
 from tread_lab.sweep.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices

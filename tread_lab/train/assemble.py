@@ -20,9 +20,8 @@ from tread_lab.config.errors import UserError
 from tread_lab.config.run import InitSpec, RunSpec
 from tread_lab.config.signature import signature
 from tread_lab.diffusion import Process, build_process
-from tread_lab.records.checkpoint_names import list_checkpoints
 from tread_lab.records.lab import digest_of
-from tread_lab.records.run_folder import EXPORTED, RunFolder
+from tread_lab.records.run_folder import EXPORTED, RunFolder, list_checkpoints
 from tread_lab.train.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,

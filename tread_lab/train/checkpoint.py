@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tread_lab.config.errors import UserError
-from tread_lab.records.checkpoint_names import list_checkpoints, step_of
 from tread_lab.records.durable import replacing
+from tread_lab.records.run_folder import list_checkpoints, step_of
 
 _SETTLED = 2 * 10**9  # ns after which a change of a file is sure to change its time
 _found_whole: set[tuple[Path, tuple[int, ...]]] = set()  # files by this process, and their stamps

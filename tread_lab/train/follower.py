@@ -9,7 +9,7 @@ import threading
 
 import torch
 
-from tread_lab.records.attempts import kind_of
+from tread_lab.records.run_state import kind_of
 from tread_lab.train.device import release
 from tread_lab.train.ranks import OUT_OF_MEMORY, Ranks
 

@@ -25,7 +25,7 @@ from accelerate.utils import InitProcessGroupKwargs, patch_environment
 from torch import Tensor, distributed
 
 from tread_lab.config.errors import Unavailable, UserError
-from tread_lab.records.attempts import ProcessLost
+from tread_lab.records.run_state import ProcessLost
 
 _STOP = -1  # what rank 0 says in place of a step
 _PATIENCE = timedelta(days=7)  # of a wait: deaths are seen, and the watchdog ends what hangs

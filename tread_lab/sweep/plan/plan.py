@@ -16,7 +16,7 @@ from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.run import RunSpec
 from tread_lab.config.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.cost.training import cost
-from tread_lab.records.checksums import digest
+from tread_lab.records.durable import digest
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.stored_plan import PlanOf
 from tread_lab.sweep.expand import Completion, Expansion, expand
