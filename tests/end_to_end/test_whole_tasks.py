@@ -27,6 +27,7 @@ from tests.data.test_folder import names, write_folder
 from tests.end_to_end.test_data import small_inception
 from tests.made_data import write_captioned
 from tests.stand_ins import SCALE, write_autoencoder, write_images, write_text_encoder
+from tread_lab import hardware as devices
 from tread_lab.cli.main import main
 from tread_lab.config import RunSpec, UserError, decode
 from tread_lab.diffusion import generate
@@ -36,7 +37,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.log import LogWriter
 from tread_lab.records.metric_names import GAP_ROUTE, HELDOUT_LOSS, HELDOUT_ROUTED, SIMILARITY
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.sweep.plan import devices
 from tread_lab.train import compiled, device, trainer
 
 STEPS, STOP = 10, 5

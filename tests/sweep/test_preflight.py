@@ -18,11 +18,11 @@ from tread_lab.config import RunSpec, UserError, decode, encode
 from tread_lab.config.evaluation import EvaluationDefaults, HeldoutSpec, SamplesSpec
 from tread_lab.config.evaluation_text import decode_evaluations
 from tread_lab.config.metrics import ReferenceSpec
+from tread_lab.hardware import DeviceFacts, Devices
 from tread_lab.records.differences import mixtures
 from tread_lab.records.lab import Lab
 from tread_lab.sweep import preflight as module
-from tread_lab.sweep.data_digests import DataDigests
-from tread_lab.sweep.plan.devices import DeviceFacts, Devices
+from tread_lab.sweep.planned_sweep import DataDigests
 from tread_lab.sweep.preflight import missing_files, preflight
 from tread_lab.sweep.task import Task
 from tread_lab.train.provenance import code_digest

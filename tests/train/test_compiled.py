@@ -11,9 +11,9 @@ import torch
 
 from tread_lab.backbones.parts import rotary_positions, rotate, turned
 from tread_lab.config import RunSpec, UserError, decode
+from tread_lab.hardware import DeviceFacts, Devices
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing
-from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.preflight import preflight
 from tread_lab.sweep.task import Task
 from tread_lab.train.assemble import build_network

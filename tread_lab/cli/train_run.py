@@ -14,18 +14,17 @@ from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation_text import decode_evaluations
 from tread_lab.config.load import load_experiment
 from tread_lab.config.treatments import check_treatments, ema_notices
+from tread_lab.hardware import Devices, check_precisions
 from tread_lab.hardware import gpus as visible_gpus
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
-from tread_lab.sweep.data_digests import DataDigests
-from tread_lab.sweep.plan.devices import Devices, check_precisions
-from tread_lab.sweep.plan.disk import disk_line
-from tread_lab.sweep.plan.plan import with_whole_parents
+from tread_lab.sweep.forecast import disk_line
+from tread_lab.sweep.plan import with_whole_parents
+from tread_lab.sweep.planned_sweep import DataDigests
 from tread_lab.sweep.preflight import check_references, preflight
-from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.run_task import WorkerInfo
 from tread_lab.sweep.runner import InlineRunner, Interrupted
-from tread_lab.sweep.task import Task, failed, is_complete, reopen, with_ancestors
+from tread_lab.sweep.task import ListQueue, Task, failed, is_complete, reopen, with_ancestors
 from tread_lab.train.ranks import HereProcesses, OneProcess, Processes
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tread_lab.config.errors import UserError
-from tread_lab.hardware import gpus, usable_cpus
+from tread_lab.hardware import Devices, gpus, usable_cpus
 
 if TYPE_CHECKING:
     from tread_lab.sweep.early_stopping import EarlyStopping
-    from tread_lab.sweep.plan.devices import Devices
     from tread_lab.sweep.runner import Runner
 
 
@@ -119,8 +118,6 @@ def devices_of(executor: str, resources: RunResources) -> Devices:
         UserError: a run is to have more than there is.
         Unavailable: the cluster at RAY_ADDRESS does not answer.
     """
-    from tread_lab.sweep.plan.devices import Devices
-
     if executor == "ray" and os.environ.get("RAY_ADDRESS"):
         from tread_lab.sweep.ray_runner import cluster_devices
 
