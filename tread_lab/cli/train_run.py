@@ -25,7 +25,7 @@ from tread_lab.sweep.preflight import check_references, preflight
 from tread_lab.sweep.run_task import WorkerInfo
 from tread_lab.sweep.runner import InlineRunner, Interrupted
 from tread_lab.sweep.task import ListQueue, Task, failed, is_complete, reopen, with_ancestors
-from tread_lab.train.ranks import HereProcesses, OneProcess, Processes
+from tread_lab.train.ranks import Processes
 
 
 def train_run(
@@ -83,7 +83,7 @@ def _complete(lab: Lab, task: Task, runner: InlineRunner) -> None:
 
 
 def together(gpus: int | None, processes: int | None, device: str | None) -> Processes:
-    """Return how the processes of a run come to be: one for each GPU, or some on CPUs.
+    """Return the processes of a run: one for each GPU, or some on CPUs.
 
     Raises:
         UserError: this machine has not so many GPUs, or the device is of the other kind.
@@ -95,5 +95,4 @@ def together(gpus: int | None, processes: int | None, device: str | None) -> Pro
         raise UserError(f"--device {device}: --gpus {gpus} takes the first GPUs; leave one out")
     if gpus and gpus > here:
         raise UserError(f"--gpus: {gpus} for a run, and this machine has {here}")
-    count = gpus or processes or 1
-    return OneProcess() if count == 1 else HereProcesses(count)
+    return Processes(gpus or processes or 1)

@@ -95,10 +95,10 @@ def make_runner(
     """Return the runner `ray` or `inline`."""
     from tread_lab.sweep.run_task import WorkerInfo
     from tread_lab.sweep.runner import InlineRunner
-    from tread_lab.train.ranks import processes_here
+    from tread_lab.train.ranks import Processes
 
     worker = WorkerInfo(
-        processes=processes_here(resources.devices),
+        processes=Processes(resources.devices),
         hang_timeout=hang_timeout,
         runs_per_device=runs_per_device,
         stops_early=early,
