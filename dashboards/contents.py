@@ -197,9 +197,9 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
             if len(places.measured) > 1:
                 title = f"Route placement: {named}" + (f", {name}" if name else "")
                 yield Chart(title, charts.place_map(places, numbers), best_route(places))
-        for found in smoothed(frame) if metric == GAP_HELDOUT else ():
-            title = f"Smooth map: {named}" + (f", {found.title}" if found.title else "")
-            yield Chart(title, charts.place_map(found, numbers), found.caption)
+        for smooth in smoothed(frame) if metric == GAP_HELDOUT else ():
+            title = f"Smooth map: {named}" + (f", {smooth.title}" if smooth.title else "")
+            yield Chart(title, charts.place_map(smooth, numbers), smooth.caption)
     elif axes == unplaced and len(axes) == 1 and pd.api.types.is_numeric_dtype(frame[axes[0]]):
         found = curves(frame if by_value else trials, column, axes[0])
         if axes[0] == RATE and not by_value:

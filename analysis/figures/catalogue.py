@@ -19,7 +19,7 @@ from tread_lab.analysis.figures import (
 )
 from tread_lab.analysis.figures.points import Drawn, SweepRecords, named, sample_metrics, slug
 from tread_lab.analysis.figures.style import save
-from tread_lab.analysis.tables.paper_tables import sweep_table
+from tread_lab.analysis.paper_tables import sweep_table
 from tread_lab.records.caveats import mixtures
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab

@@ -29,8 +29,7 @@ from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.evaluate.fidelity import sha256
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import ProcessLost, RunState
-from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.plan import Plan, make_plan, store_plan
 
 USUAL = EvaluationDefaults(
     sampler={"steps": 7, "guidance": 3}, reference=ReferenceSpec(name="imagenet512")

@@ -173,7 +173,7 @@ def test_what_no_cell_of_a_search_can_have_is_refused_in_its_plan(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of none of its cells is it certain that it will run."""
-    monkeypatch.setattr("tread_lab.sweep.plan.devices.CPU", ("fp32",))
+    monkeypatch.setattr("tread_lab.hardware.CPU", ("fp32",))
     command = [word for word in COMMAND if word != "evaluate=[]"]
     searched = [*command, "--plan", RANDOM, "baseline=null"]
     for words, said in (

@@ -33,8 +33,7 @@ from tread_lab.evaluate.measuring import measuring, open_evaluations
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import ProcessLost
-from tread_lab.sweep.plan.plan import started_tasks
-from tread_lab.sweep.plan.storage import load_plan
+from tread_lab.sweep.plan import load_plan, started_tasks
 from tread_lab.sweep.preflight import check_references
 from tread_lab.sweep.runner import UserErrors
 from tread_lab.train.device import pick

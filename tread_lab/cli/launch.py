@@ -12,12 +12,17 @@ from tread_lab.config.evaluation import SamplesSpec
 from tread_lab.config.load import load_sweep
 from tread_lab.config.metrics import OWN_FEATURES, by_extractor
 from tread_lab.config.units import counted
+from tread_lab.hardware import check_precisions
 from tread_lab.records.lab import Lab
 from tread_lab.records.stored_plan import plan_text
-from tread_lab.sweep.data_digests import DataDigests
-from tread_lab.sweep.plan.devices import check_precisions
-from tread_lab.sweep.plan.plan import pending_tasks, plan_sweep, started_tasks
-from tread_lab.sweep.plan.storage import check_edit, plan_with_costs
+from tread_lab.sweep.plan import (
+    check_edit,
+    pending_tasks,
+    plan_sweep,
+    plan_with_costs,
+    started_tasks,
+)
+from tread_lab.sweep.planned_sweep import DataDigests
 from tread_lab.sweep.resources import RunResources, devices_of, make_runner
 from tread_lab.sweep.task import Task, failed
 

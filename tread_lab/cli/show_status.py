@@ -114,7 +114,7 @@ def _runs_table(lab: Lab, name: str, states: Mapping[str, RunState], most: int) 
 
 def show_unfinished(lab: Lab, name: str) -> bool:
     """Say how many runs failed or lack measurements, and what to do; return whether any does."""
-    from tread_lab.sweep.plan.storage import load_plan
+    from tread_lab.sweep.plan import load_plan
     from tread_lab.sweep.task import failed, is_complete
 
     tasks = load_plan(lab.sweep(name)).tasks

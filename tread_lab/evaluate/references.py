@@ -56,10 +56,10 @@ class Reference:
 
     def check_size(self, shape: tuple[int, int, int]) -> None:
         """Refuse images of another shape than (C, H, W)."""
-        if self.shape not in (None, shape):
+        if self.shape is not None and self.shape != shape:
             raise UserError(
                 f"reference {self.name}: its images must be {list(shape)} as the samples, got"
-                f" {list(self.shape or ())}"
+                f" {list(self.shape)}"
             )
 
 

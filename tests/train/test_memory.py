@@ -18,8 +18,8 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.sweep import run_task as tasks
 from tread_lab.sweep.run_task import run_task
 from tread_lab.sweep.task import Task
-from tread_lab.train.compiled import compile_blocks
-from tread_lab.train.memory import check_memory, cost_on, fitting_micro_batch
+from tread_lab.train.device import check_memory, cost_on, fitting_micro_batch
+from tread_lab.train.precision import compile_blocks
 from tread_lab.train.trainer import Trainer
 
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 32, "classes": 1000}

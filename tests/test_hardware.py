@@ -7,10 +7,9 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from tread_lab import hardware
 from tread_lab.config import UserError
-from tread_lab.hardware import AMPERE, OLDER, Gpu
-from tread_lab.sweep.plan import devices
-from tread_lab.sweep.plan.devices import DeviceFacts, Devices, check_precisions
+from tread_lab.hardware import AMPERE, OLDER, DeviceFacts, Devices, check_precisions
 from tread_lab.train.device import model, precisions
 
 NEW, OLD = DeviceFacts("cuda", "H200", AMPERE), DeviceFacts("cuda", "V100", OLDER)
@@ -45,8 +44,8 @@ def test_cpu_is_what_torch_says() -> None:
 def test_named_device_is_here(
     wanted: str | None, gpus: int, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = [Gpu(f"GPU {k}", AMPERE) for k in range(gpus)]
-    monkeypatch.setattr(devices, "gpus", lambda: own)
+    own = [DeviceFacts("cuda", f"GPU {k}", AMPERE) for k in range(gpus)]
+    monkeypatch.setattr(hardware, "gpus", lambda: own)
     refused = found not in ("cpu", "GPU 0", "GPU 1")
     with pytest.raises(UserError, match=found) if refused else nullcontext():
         (kind,) = Devices.here(wanted).kinds

@@ -17,17 +17,16 @@ from tread_lab.config.sweep import SearchSpec, StopEarlySpec
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Judgement
 from tread_lab.results import trials_frame
-from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.plan.storage import check_edit, load_plan, store_plan
-from tread_lab.sweep.search import sampler
-from tread_lab.sweep.search.sampler import (
+from tread_lab.sweep.plan import Plan, check_edit, load_plan, store_plan
+from tread_lab.sweep.search import suggest as sampler
+from tread_lab.sweep.search.space import Space
+from tread_lab.sweep.search.suggest import (
     SAMPLERS,
     Observation,
+    SearchQueue,
     directions,
     propose,
 )
-from tread_lab.sweep.search.search_queue import SearchQueue
-from tread_lab.sweep.search.space import Space
 
 CELLS = [{"start": i, "end": j} for i in range(8) for j in range(i, 8)]
 

@@ -12,7 +12,7 @@ from tread_lab.config import UserError, decode
 from tread_lab.config.cell import Trial
 from tread_lab.config.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
 from tread_lab.config.sweep import SearchSpec, SweepSpec
-from tread_lab.sweep.plan.goals import objectives_of
+from tread_lab.sweep.plan import objectives_of
 
 AT_END = HeldoutSpec(images=8, levels=2)
 

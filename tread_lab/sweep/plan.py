@@ -1,29 +1,36 @@
-"""The plan of a sweep: its trials, the tasks that they need, and what those tasks cost."""
+"""The plan of a sweep: its trials, their tasks and cost, and plan.json, which stores it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from random import Random
 from typing import Any, TypeVar
 
-from tread_lab.config.cell import Cell, Tree, Trial
+from tread_lab.config.cell import Cell, SharedParts, Spec, Tree, Trial
 from tread_lab.config.decode import decode, encode
-from tread_lab.config.evaluation import EvaluationSpec, decode_evaluations
+from tread_lab.config.errors import UserError, lookup, suggest
+from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
+from tread_lab.config.labels import count_label
 from tread_lab.config.lengths import check_treatments, ema_notices
+from tread_lab.config.metrics import extractor_for
 from tread_lab.config.run import RunSpec
+from tread_lab.config.signature import settings_signature
 from tread_lab.config.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.cost.training import cost
-from tread_lab.records.durable import digest
+from tread_lab.hardware import Devices
+from tread_lab.records import metric_names
+from tread_lab.records.durable import digest, write_text
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.stored_plan import PlanOf
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.sweep.expand import Completion, Expansion, expand
-from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.disk import disk_bytes
-from tread_lab.sweep.plan.forecast import Speed, TrainSeconds, name_of_kind
-from tread_lab.sweep.plan.goals import objectives_of
+from tread_lab.sweep.forecast import Speed, TrainSeconds, disk_bytes, name_of_kind
 from tread_lab.sweep.task import Task, is_complete, with_ancestors
 
 T = TypeVar("T", SweepSpec, Experiment)
@@ -254,3 +261,180 @@ def _spread(cells: Sequence[Cell], count: int) -> list[Cell]:
     equal distances all could have the same value of an axis."""
     n, count, random = len(cells), min(count, len(cells)), Random(0)
     return [cells[random.randrange(k * n // count, (k + 1) * n // count)] for k in range(count)]
+
+
+_COSTS = (
+    metric_names.TRAIN_FLOPS,
+    metric_names.FAMILY_FLOPS,
+    metric_names.TRAIN_SECONDS,
+    metric_names.STEP_SECONDS,
+    metric_names.IMAGES_PER_S,
+    metric_names.PEAK_MEMORY,
+)
+_MEASURED = {  # by kind of evaluation; `samples` lists its own metrics
+    "heldout_loss": (
+        metric_names.HELDOUT_LOSS,
+        metric_names.HELDOUT_ROUTED,
+        metric_names.GAP_TRAIN,
+        metric_names.GAP_HELDOUT,
+        metric_names.GAP_ROUTE,
+    ),
+    "layer_similarity": (metric_names.SIMILARITY,),
+}
+
+
+def objectives_of(
+    search: SearchSpec,
+    sweep: SweepSpec,
+    evaluations: Sequence[EvaluationSpec],
+    trials: Sequence[Trial[RunSpec]],
+) -> tuple[str, ...]:
+    """Return the objectives of a search under their full names: `fd@1k` is short for one.
+
+    By default cells are compared as a ranking compares them: by the gap in held-out loss, or by the
+    loss itself where an axis moves the baseline.
+
+    Raises:
+        UserError: an objective is a gap in a sweep without baseline, is measured by no evaluation
+            or by several, or has no better value.
+    """
+    has_baseline, sources = sweep.baseline is not None, {t.spec.data.source for t in trials}
+    default = metric_names.GAP_HELDOUT if _gaps_rank(trials) else metric_names.HELDOUT_LOSS
+    at_end = (spec for spec in evaluations if spec.step is None)
+    measured = [names for spec in at_end for names in _measured(spec, sources)]
+    full_names = {short: full for full, short in measured}
+    names = [*_COSTS, *(full for full, _ in measured)]
+    counts = Counter(n for n in names if has_baseline or not n.startswith("gap/"))
+    objectives = tuple(full_names.get(name, name) for name in search.objectives or (default,))
+    choices = [metric for metric in counts if metric_names.metric_kind(metric).better]
+    for name in objectives:
+        if name not in choices:
+            raise UserError(
+                "search.objectives: must be a metric that the sweep measures at the end of a run"
+                f" (a gap also requires a baseline), got {name!r}{suggest(name, choices)}"
+            )
+        if counts[name] > 1:
+            raise UserError(
+                f"search.objectives: must be of one evaluation, got {counts[name]} that measure"
+                f" {name}. Try leaving one."
+            )
+    return objectives
+
+
+def _gaps_rank(trials: Sequence[Trial[RunSpec]]) -> bool:
+    """Return whether cells are compared by differences to their baselines, as in a ranking."""
+    baselines = (trial for trial in trials if trial.role == "baseline")
+    kinds = {settings_signature(baseline.spec) for baseline in baselines}
+    if len(kinds) < 2:
+        return bool(kinds)
+    from tread_lab.results.ranking import scales_loss  # pandas
+
+    axes = {axis for trial in trials for axis in trial.cell}
+    values = {axis: [trial.cell.get(axis) for trial in trials if trial.cell] for axis in axes}
+    return any(map(scales_loss, axes, values.values()))
+
+
+def _measured(spec: EvaluationSpec, sources: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the full name and the short name of every metric of an evaluation."""
+    if not isinstance(spec, SamplesSpec):
+        yield from ((name, name) for name in lookup(_MEASURED, spec.kind, "evaluate"))
+        return
+    for metric in spec.metrics:
+        short, heldout = f"{metric}@{count_label(spec.count)}", spec.reference is None
+        for extractor in {extractor_for(metric, source) for source in sources}:
+            full = metric_names.sample_metric(metric, extractor, spec.count, heldout=heldout)
+            yield full, short
+
+
+def store_plan(folder: SweepFolder, plan: Plan) -> None:
+    """Write a plan and append it to the sweep's history, unless it is the stored one.
+
+    Raises:
+        UserError: as `check_edit`.
+    """
+    check_edit(folder, plan)
+    stored, now = folder.stored_plan(), time.time()
+    written = dataclasses.replace(plan, created=now if stored is None else stored.created)
+    if stored is not None and stored.text() == written.text():
+        return
+    folder.drawn_path.unlink(missing_ok=True)  # figures are of the former plan
+    folder.add_accepted(written, now)
+    write_text(folder.plan_path, written.text())
+
+
+def check_edit(folder: SweepFolder, plan: Plan) -> None:
+    """Refuse a file that is another sweep than the stored plan of its name.
+
+    Raises:
+        UserError: no run is in both, or a search has other cells, evaluations or settings.
+    """
+    stored = folder.stored_plan()
+    if stored is None:
+        return
+    if plan.search is not None or stored.search is not None:
+        if _searched(stored) != _searched(plan):
+            raise UserError(
+                f"search: must stay as planned under {plan.name!r} but for trials and hours. Try"
+                " another --name."
+            )
+    elif not {trial.run for trial in stored.trials} & {trial.run for trial in plan.trials}:
+        raise UserError(
+            f"--name: must be new where no run is shared, got {plan.name!r}. Try another --name."
+        )
+
+
+def _searched(plan: PlanOf[Spec]) -> Any:
+    """Return what must not change under the name of a search."""
+    evaluations = [_without_path(tree) for tree in plan.evaluate]
+    return evaluations, plan.search, [(t.run, t.baseline) for t in plan.trials]
+
+
+def _without_path(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the tree of an evaluation without the place of its reference, which is not signed."""
+    if not evaluation.get("reference"):
+        return evaluation
+    return {**evaluation, "reference": {"name": evaluation["reference"]["name"]}}
+
+
+def load_plan(folder: SweepFolder) -> Plan:
+    """Return the stored plan, its specs decoded.
+
+    Raises:
+        UserError: there is none, or it cannot be read; names its file.
+    """
+    stored, decoded = folder.plan(), SharedParts().run
+    fields = {field.name: getattr(stored, field.name) for field in dataclasses.fields(stored)}
+    try:
+        trials = [Trial(**{**vars(t), "spec": decoded(t.spec)}) for t in stored.trials]
+        plan = Plan(**{**fields, "trials": tuple(trials)})
+        assert plan.evaluations is not None  # decoded here
+    except UserError as error:
+        raise error.at(str(folder.plan_path)) from None
+    return plan
+
+
+def plan_with_costs(plan: Plan) -> dict[str, Any]:
+    """Return `plan.json` with counts and costs, the same bytes on every machine at any time."""
+    specs = {task.run: task.spec for task in plan.tasks}
+    roles = Counter(trial.role for trial in plan.trials)
+    counts = {
+        "trials": roles["trial"],
+        "baselines": roles["baseline"],
+        "controls": roles["control"],
+        "parents": plan.parents,
+        "runs": len(specs),
+        "evaluations": len(plan.evaluations),
+        "holes": sum(hole.count for hole in plan.excluded),
+        "duplicates": sum(same.count for same in plan.duplicates),
+    }
+    costs = {"train_flops": plan.train_flops, "disk_bytes": plan.disk_bytes}
+    runs = {run: _price(spec) for run, spec in specs.items()}
+    tree = dataclasses.replace(plan, created=None).tree()
+    return {**tree, "counts": counts, "cost": costs, "runs": runs}
+
+
+_PRICES = ("parameters", "train_flops", "speedup", "checkpoint_bytes")
+
+
+def _price(spec: RunSpec) -> dict[str, float]:
+    return {name: round(getattr(cost(spec), name), 4) for name in _PRICES}

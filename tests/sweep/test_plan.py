@@ -10,24 +10,24 @@ import pytest
 
 from tests.pretender import ended_run
 from tests.sweep.plans import DEEP, plan_of, tiny
-from tests.sweep.search.test_sampler import planned as searched
+from tests.sweep.search.test_suggest import planned as searched
 from tread_lab.config import decode, encode
 from tread_lab.config.load import load_sweep, shipped_folder
 from tread_lab.config.sweep import Experiment, StopEarlySpec, SweepSpec
 from tread_lab.cost.training import cost
+from tread_lab.hardware import Devices
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Judgement, Suggestion
 from tread_lab.sweep.match import steps_off
-from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.plan import (
+from tread_lab.sweep.plan import (
     Plan,
     make_plan,
     pending_tasks,
     plan_sweep,
+    plan_with_costs,
     started_tasks,
 )
-from tread_lab.sweep.plan.storage import plan_with_costs
 
 THEN = {"routes": [], "train": {"steps": 4, "warmup": 0}}
 PLANS = Path(__file__).parent / "plans"

@@ -1,24 +1,26 @@
-"""How long open runs take: by the last runs of the lab, else at an assumed share of the peak."""
+"""Time and disk of open runs: by the lab's last runs, else at an assumed share of the peak."""
 
 from __future__ import annotations
 
 import heapq
+import shutil
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tread_lab.config.data import DataSpec
 from tread_lab.config.errors import UserError
+from tread_lab.config.evaluation import SamplesSpec
 from tread_lab.config.run import RunSpec
-from tread_lab.config.units import counted
+from tread_lab.config.units import amount, counted
 from tread_lab.cost.sampling import pass_flops
 from tread_lab.cost.training import cost
-from tread_lab.hardware import PEAK_FLOPS, SLOWER, of_gpu
+from tread_lab.hardware import PEAK_FLOPS, SLOWER, Devices, of_gpu
 from tread_lab.records.durable import digest, modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import STEP_SECONDS
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
-from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.task import Task, kept_share
 from tread_lab.train.joining import systems_of
 
@@ -208,3 +210,32 @@ def makespan(seconds: Iterable[float], slots: int) -> float:
     for length in seconds:
         heapq.heapreplace(free, free[0] + length)
     return max(free)
+
+
+def disk_bytes(tasks: Iterable[Task]) -> int:
+    """Return the bytes of the checkpoints and samples that `tasks` leave on the disk at most."""
+    return sum(_checkpoint_bytes(task) + _sample_bytes(task) for task in tasks)
+
+
+def disk_line(tasks: Iterable[Task], lab: Lab) -> str:
+    """Return what the open runs leave on the disk, and what is free."""
+    folder = next(path for path in (lab.root, *lab.root.parents) if path.exists())
+    free = amount(shutil.disk_usage(folder).free)
+    return f"disk: at most {amount(disk_bytes(tasks))}; {free} free in {lab.root}"
+
+
+def _checkpoint_bytes(task: Task) -> int:
+    plan = task.spec.execution
+    kept = {*plan.keep_steps, *task.kept_steps}
+    return (plan.keep_checkpoints + len(kept) + 1) * cost(task.spec).checkpoint_bytes
+
+
+def _sample_bytes(task: Task) -> int:
+    counts = [spec.count for spec in task.evaluations if isinstance(spec, SamplesSpec)]
+    return sum(counts) * _image_bytes(task.spec.data)
+
+
+def _image_bytes(data: DataSpec) -> int:
+    """Return the bytes of a sample as uint8; of a latent, decoded by an autoencoder like SD's."""
+    colours = 3 if data.holds.latents else data.channels
+    return colours * (data.size * data.holds.enlarges) ** 2

@@ -12,8 +12,7 @@ from tests.sweep.plans import HELDOUT, plan_of, tiny
 from tread_lab.config import UserError
 from tread_lab.config.cell import ExcludedCells
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.plan.storage import load_plan, store_plan
+from tread_lab.sweep.plan import Plan, load_plan, store_plan
 
 SAMPLES = {"samples": {"metrics": ["fd"], "count": 100, "reference": {"name": "r", "path": "a"}}}
 

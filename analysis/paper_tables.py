@@ -1,21 +1,73 @@
-"""The paper's tables as texts: published numbers with their source, and a sweep's own like them."""
+"""Tables: the paper's published numbers with their sources, and a sweep's own like them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from tread_lab.analysis.tables import published
 from tread_lab.config.decode import decode
+from tread_lab.config.errors import lookup
 from tread_lab.config.model import SIZES
 from tread_lab.config.run import RunSpec
+from tread_lab.config.yaml_text import load_yaml
 from tread_lab.cost.training import Cost, cost
 from tread_lab.records.metric_names import MINUS, delta_column
 from tread_lab.results import ranking_caption, require_metric, with_delta
 from tread_lab.results.ranking_table import formatted, ranking, to_markdown
+
+_STORED = load_yaml(
+    Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"), "published.yaml"
+)
+SOURCES: Mapping[str, str] = _STORED["sources"]
+PREFACE: str = _STORED["preface"]
+TABLES: Mapping[str, Mapping[str, Any]] = _STORED["tables"]
+TEASER: Mapping[str, list[tuple[float, float]]] = _STORED["teaser"]
+FIG8_TITLE = "DiT-B/2, ImageNet-256 (published)"
+TABLE5_TITLE = "DiT-B/2 (published: dense by DDPM, routed by EDM)"
+
+
+def table(name: str) -> pd.DataFrame:
+    """Return one of `TABLES`, such as `Table 5`; `attrs` holds its source, caption and note.
+
+    Raises:
+        UserError: there is no such table.
+    """
+    stored = lookup(TABLES, name, "table")
+    frame = _frame(stored)
+    source, place = stored["source"]
+    notes = {"caption": stored["caption"], "note": stored.get("note", "")}
+    frame.attrs |= {"source": f"{SOURCES[source]}, {place}", **notes}
+    return frame
+
+
+def recipes() -> pd.DataFrame:
+    """Return what stands behind each recipe. A blank is what we could not read."""
+    return _frame(_STORED["recipes"])
+
+
+def speed_ups() -> pd.DataFrame:
+    """Return the printed speed-up factors of DiT-XL/2 with what each divides by what."""
+    return _frame(_STORED["speed_ups"])
+
+
+def mixed(table: pd.DataFrame) -> pd.Series[bool]:
+    """Return whether the dense and the routed number of each row are of two recipes."""
+    return table["recipe_dense"] != table["recipe_tread"]
+
+
+def _frame(stored: Mapping[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame(stored["rows"], columns=stored["columns"])
+
+
+FIG8: Mapping[tuple[int, int], float] = {  # FID less the baseline's; both ends inclusive
+    (int(route.partition("->")[0]), int(route.partition("->")[2])): change
+    for route, change, _ in TABLES["Fig. 8"]["rows"]
+}
+
 
 DAGGER = "\N{DAGGER}"  # on a difference of two recipes
 HEADS = {
@@ -69,8 +121,8 @@ class Table:
 
 
 def published_table(name: str) -> Table:
-    """Return one of `published.TABLES`, such as `Table 5`."""
-    frame = published.table(name)
+    """Return one of `TABLES`, such as `Table 5`."""
+    frame = table(name)
     caption, note, source = (frame.attrs[key] for key in ("caption", "note", "source"))
     return Table(name, caption, note, source, _texts(frame))
 
@@ -129,9 +181,9 @@ def _cost(size: str, tree: dict[str, Any]) -> Cost:
 
 def all_published() -> str:
     """Return all published results in Markdown."""
-    tables = [published_table(name).markdown for name in published.TABLES]
-    others = [to_markdown(_texts(f())) for f in (published.recipes, published.speed_ups)]
-    return "\n".join([published.PREFACE, *others, *tables])
+    tables = [published_table(name).markdown for name in TABLES]
+    others = [to_markdown(_texts(f())) for f in (recipes, speed_ups)]
+    return "\n".join([PREFACE, *others, *tables])
 
 
 def _texts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -139,7 +191,7 @@ def _texts(frame: pd.DataFrame) -> pd.DataFrame:
     if {"fid_dense", "fid_tread"} <= set(frame.columns):
         change = frame["fid_tread"] - frame["fid_dense"]
         place = list(texts.columns).index("FID, TREAD") + 1
-        marks = published.mixed(frame).map({True: DAGGER, False: ""})
+        marks = mixed(frame).map({True: DAGGER, False: ""})
         texts.insert(place, "difference", [_two(v) + mark for v, mark in zip(change, marks)])
     return texts
 

@@ -13,12 +13,12 @@ from tests.train.runs import imagenet
 from tread_lab.config import HeldoutSpec, RunSpec, UserError
 from tread_lab.cost.sampling import pass_flops
 from tread_lab.cost.training import cost
+from tread_lab.hardware import DeviceFacts, Devices
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import STEP_SECONDS
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
-from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-from tread_lab.sweep.plan.forecast import (
+from tread_lab.sweep.forecast import (
     ASSUMED,
     RemainingTime,
     Speed,
