@@ -27,11 +27,9 @@ from tread_lab.config.evaluation import (
 from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.evaluate.fidelity import sha256
-from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_state import RunState
-from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.records.run_state import ProcessLost, RunState
+from tread_lab.sweep.plan import Plan, make_plan, store_plan
 
 USUAL = EvaluationDefaults(
     sampler={"steps": 7, "guidance": 3}, reference=ReferenceSpec(name="imagenet512")
@@ -95,9 +93,9 @@ def test_a_probe_is_as_the_sweep_else_the_experiment_plans_it(lab: Lab) -> None:
     [
         (["fd@1k", "steps=9"], "steps=9: must be of the sampler. Try sampler.steps=40"),
         (["sampler.steps=9"], "name what to measure with this sampler: fd@1k sampler.steps=40"),
-        (["fd@1k", "sampler.steps=[9"], r"^'sampler.steps=\[9' line 2: not valid YAML"),
+        (["fd@1k", "sampler.steps=[9"], r"^'sampler.steps=\[9' line 1: must be valid YAML"),
         (["{heldout_loss: {image: 9}}"], "unknown key 'image', did you mean 'images'"),
-        (["{heldout_loss: {images: 9"], "images: 9' line 2: not valid YAML"),
+        (["{heldout_loss: {images: 9"], "images: 9' line 1: must be valid YAML"),
     ],
 )
 def test_a_wrong_field_of_an_evaluation_is_one_line(words: list[str], message: str) -> None:

@@ -74,7 +74,7 @@ def test_an_experiment_is_its_run_sampler_evaluations_and_reference(in_folder: P
         (
             "defaults: [tiny, bad, _self_]",
             [],
-            r"^/.*/bad.yaml line 2: not valid YAML: did not find",
+            r"^/.*/bad.yaml line 2: must be valid YAML, got a bracket",
         ),
     ],
 )

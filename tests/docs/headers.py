@@ -31,7 +31,7 @@ from tread_lab.config.metrics import METRICS
 from tread_lab.config.run import RunSpec
 from tread_lab.config.units import counted
 from tread_lab.cost.training import cost
-from tread_lab.sweep.plan.plan import make_plan
+from tread_lab.sweep.plan import make_plan
 from tread_lab.sweep.task import Task, with_ancestors
 
 FILES = sorted([*ROOT.glob("sweeps/*.yaml"), *ROOT.glob("experiments/*.yaml")])

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from tread_lab.config import TrainSpec, UserError
-from tread_lab.records.checkpoint_names import list_checkpoints, step_of
+from tread_lab.records.run_folder import list_checkpoints, step_of
 from tread_lab.train.checkpoint import (
     Checkpoint,
     flat_optimizers,

@@ -66,7 +66,8 @@ class Override:
         """What is wrong where nothing has the key; with what is meant, as it is typed."""
         known = (*all_fields(SweepSpec), *_OF_RUN, *_OF_EXPERIMENT, *all_fields())
         meant = near(self.key, known)
-        remedy = f"{meant}={self.text.partition('=')[2]}" if meant else "train.lr=1e-3"
+        name, example, written = (meant or "train.lr: 1e-3").partition(": ")
+        remedy = f"'{name}={written}'" if example else f"{name}={self.text.partition('=')[2]}"
         remedy = _ELSEWHERE.get(self.head, remedy)
         return UserError(f"{self.text}: unknown key {self.key!r}. Try {remedy}.")
 
@@ -183,7 +184,8 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     own, sweep = dict[str, Any](), SweepSpec(experiment="")
     experiment = Experiment(name=path.stem, run={})
     if "experiment" not in tree:
-        wrong.append("experiment: must be a base run, got none. Try experiment: tiny.")
+        missing = "experiment: must be a base run, got none. Try experiment: tiny."
+        wrong.append(f"{path.name}: {missing}")
     for key, value in tree.items():
         with wrong, placed(path.name):
             own[key] = decode_field(SweepSpec, key, value)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from tread_lab.config.decode import Count, Natural, Positive, settle, within
+from tread_lab.config.decode import Count, Natural, Positive, decode, settle, within
 from tread_lab.config.errors import UserError, lookup, near
 from tread_lab.config.registry import Registry
 
@@ -173,6 +173,11 @@ class ModelSpec:
     def hidden(self) -> int:
         """h, the hidden width of the MLP."""
         return int(MLP_SHARE[self.mlp] * int(self.width * self.mlp_ratio))
+
+
+def depth_of(name: str) -> int:
+    """Return B, the number of blocks, of a `ModelSpec.name`."""
+    return decode(ModelSpec, name).depth
 
 
 def _shape(backbone: str, family: str, size: str) -> dict[str, int] | None:
