@@ -12,8 +12,7 @@ from tread_lab.config.evaluation import at_steps, decode_evaluations
 from tread_lab.config.labels import cell_label
 from tread_lab.config.lengths import follows_length, written_shares
 from tread_lab.config.sweep import Experiment, SweepSpec
-from tread_lab.sweep.expand import Expansion, expand
-from tread_lab.sweep.match import matched_steps
+from tread_lab.sweep.expand import Expansion, expand, matched_steps
 
 TRAIN = {"steps": 100, "schedule": "sqrt_decay", "warmup": 0.1, "ema": {"halflife": 0.05}}
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": TRAIN}

@@ -156,11 +156,6 @@ def evaluations_of(words: Sequence[str]) -> list[Any]:
     return [load_yaml(word, repr(word)) if word.startswith("{") else word for word in words]
 
 
-def find_sweep(name: str) -> Path:
-    """Return the file of a sweep, or of an experiment, which is a sweep of its base run."""
-    return find(name, "sweeps", "experiments")
-
-
 def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:
     """Return (name, sweep, experiment) of a sweep file; an experiment's is {experiment: NAME}.
 
@@ -174,7 +169,7 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     Raises:
         UserError: every mistake of the file's own keys, of its fields and of their values.
     """
-    path, wrong = find_sweep(name), Mistakes()
+    path, wrong = find(name, "sweeps", "experiments"), Mistakes()
     tree = _tree(path)
     if "experiment" not in tree and tree.keys() & {*TOP}:
         tree = {"experiment": name}

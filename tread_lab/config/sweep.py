@@ -247,12 +247,11 @@ def _combined(prefix: str, axes: Any, path: str, *, zipped: bool = False) -> lis
     columns, wrong = dict[str, list[Cell]](), Mistakes()
     for key, values in axes.items():
         together, own = key == ZIP and not zipped, f"{path}.{key}"
+        inner = prefix if together else f"{prefix}{key}."
         for place, part in _listed(values, own) if together else [(own, values)]:
             with wrong:
-                if together:
-                    columns[place] = _combined(prefix, part, place, zipped=True)
-                elif isinstance(part, Mapping):
-                    columns[place] = _combined(f"{prefix}{key}.", part, place, zipped=zipped)
+                if together or isinstance(part, Mapping):
+                    columns[place] = _combined(inner, part, place, zipped=zipped or together)
                 else:
                     columns[place] = _axis(f"{prefix}{key}", part, place)
     wrong.check()

@@ -30,12 +30,13 @@ from tread_lab.config.run import BESIDE, RunSpec
 from tread_lab.config.signature import signature
 from tread_lab.config.sweep import Experiment, SweepSpec, check_count, distinct, grid
 from tread_lab.sweep.expressions import CellNames, evaluate
-from tread_lab.sweep.match import Price, matched_steps
 
 Completion = Callable[[RunSpec], RunSpec]
+Price = Callable[[RunSpec], float]  # what all training steps of a run cost
 Pair = tuple[Trial[RunSpec] | None, Trial[RunSpec]]  # a baseline and its trial
 Setting = tuple[Cell, dict[str, Any]]  # a cell and the tree of its run, both without expressions
 _EXAMPLES = 5  # cells left out that are shown
+_ROUNDED = 8  # steps within which rounded phases may cost less for more steps
 
 
 @dataclass(frozen=True)
@@ -235,6 +236,39 @@ class _Runs:
             spec = self._whole(spec)
             self._runs[key] = spec, signature(spec)
         return self._runs[key]
+
+
+def matched_steps(price: Callable[[int], float], spent: float, steps: int) -> int:
+    """Return the steps whose price is nearest to `spent`.
+
+    Args:
+        price: of a run of so many steps. It rises with them, but for what the rounding of a phase's
+            ends takes back.
+        steps: where the search starts, at least 1.
+    """
+    low = high = max(1, round(steps * spent / price(steps)))  # where all steps cost the same
+    width = 1
+    while low > 1 and price(low) > spent:
+        low, width = max(1, low - width), 2 * width
+    width = 1
+    while price(high) < spent:
+        high, width = high + width, 2 * width
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if price(middle) < spent else (low, middle)
+
+    def nearest(around: int) -> int:
+        counts = range(max(1, low - around), high + around + 1)
+        return min(counts, key=lambda count: abs(price(count) - spent))
+
+    found = nearest(1)
+    half_a_step = price(found) / found / 2
+    return found if abs(price(found) - spent) <= half_a_step else nearest(_ROUNDED)
+
+
+def steps_off(price: Price, run: RunSpec, baseline: RunSpec) -> float:
+    """Return by how many of its own steps a run spends more than its baseline; negative: less."""
+    return (price(run) - price(baseline)) * run.train.steps / price(run)
 
 
 def _dense(

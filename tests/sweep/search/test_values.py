@@ -15,8 +15,8 @@ from tread_lab.config import RunSpec, UserError, signature
 from tread_lab.config.cell import Trial
 from tread_lab.config.evaluation import HeldoutSpec, at_steps
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.search import values
-from tread_lab.sweep.search.values import cell_values
+from tread_lab.sweep.search import suggest as values
+from tread_lab.sweep.search.suggest import cell_values
 
 AT_END = HeldoutSpec(images=8, levels=2)
 FLOPS, LOSS = "cost/train_flops", "heldout/loss"
