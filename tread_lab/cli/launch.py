@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tread_lab.cli.console import answers, say
 from tread_lab.cli.mlflow_view import check_known
 from tread_lab.cli.options import DONE
-from tread_lab.cli.show_plan import show_plan
+from tread_lab.cli.show_plan import show_plan, show_power
 from tread_lab.config.evaluation import SamplesSpec
 from tread_lab.config.load import load_sweep
 from tread_lab.config.metrics import OWN_FEATURES, by_extractor
@@ -33,6 +33,7 @@ def launch(
     resources: RunResources,
     *,
     only_plan: bool,
+    power: bool,
     retry_failed: bool,
     executor: str,
     name: str | None,
@@ -92,6 +93,8 @@ def launch(
         print(plan_text(plan_with_costs(plan)), end="")
     else:
         show_plan(answers, plan, lab, open_tasks, devices)
+        if power:
+            show_power(answers, lab, {task.spec.model.name for task in possible})
     return DONE
 
 

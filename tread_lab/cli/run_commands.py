@@ -30,6 +30,7 @@ def sweep(
     overrides: Overrides = (),
     *,
     plan: Annotated[bool, "print the plan and stop"] = False,
+    power: Annotated[bool, "with --plan: the smallest gap that 2 to 10 seeds can show"] = False,
     retry_failed: Annotated[bool, "run all failed runs again"] = False,
     executor: Annotated[Literal["ray", "inline"], "what carries the runs out (ray)"] = "ray",
     gpus: Annotated[
@@ -56,7 +57,8 @@ def sweep(
         file,
         overrides,
         resources_of(device, cpus, gpus, concurrent, processes, ray=executor == "ray"),
-        only_plan=plan,
+        only_plan=plan or power,
+        power=power,
         retry_failed=retry_failed,
         executor=executor,
         name=name,
