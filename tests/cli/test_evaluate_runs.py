@@ -93,9 +93,9 @@ def test_a_probe_is_as_the_sweep_else_the_experiment_plans_it(lab: Lab) -> None:
     [
         (["fd@1k", "steps=9"], "steps=9: must be of the sampler. Try sampler.steps=40"),
         (["sampler.steps=9"], "name what to measure with this sampler: fd@1k sampler.steps=40"),
-        (["fd@1k", "sampler.steps=[9"], r"^'sampler.steps=\[9' line 2: not valid YAML"),
+        (["fd@1k", "sampler.steps=[9"], r"^'sampler.steps=\[9' line 1: must be valid YAML"),
         (["{heldout_loss: {image: 9}}"], "unknown key 'image', did you mean 'images'"),
-        (["{heldout_loss: {images: 9"], "images: 9' line 2: not valid YAML"),
+        (["{heldout_loss: {images: 9"], "images: 9' line 1: must be valid YAML"),
     ],
 )
 def test_a_wrong_field_of_an_evaluation_is_one_line(words: list[str], message: str) -> None:

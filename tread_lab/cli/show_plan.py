@@ -23,8 +23,8 @@ from tread_lab.cost.training import cost
 from tread_lab.hardware import Devices
 from tread_lab.records.lab import Lab, run_states
 from tread_lab.records.sweep_folder import hours_text
+from tread_lab.sweep.expand import steps_off
 from tread_lab.sweep.forecast import RemainingTime, disk_line, forecast
-from tread_lab.sweep.match import steps_off
 from tread_lab.sweep.plan import Plan, pending_tasks
 from tread_lab.sweep.task import Task
 

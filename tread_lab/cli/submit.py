@@ -52,7 +52,7 @@ def slurm(
     import shlex
     import sys
 
-    from tread_lab.config.load import find_sweep, load_sweep
+    from tread_lab.config.load import find, load_sweep
     from tread_lab.cost.training import cost
     from tread_lab.hardware import AMPERE
     from tread_lab.sweep.expand import expand
@@ -95,7 +95,7 @@ def slurm(
         "hang-timeout": hang_timeout,
         "root": lab,
     }
-    driver = ["sweep", str(find_sweep(file)), *overrides]
+    driver = ["sweep", str(find(file, "sweeps", "experiments")), *overrides]
     driver += [f"--{key}={value}" for key, value in options.items() if value is not None]
     lines = [
         "#!/bin/bash",
