@@ -21,7 +21,7 @@ from tread_lab.config.evaluation import EvaluationDefaults, HeldoutSpec, Sampler
 from tread_lab.config.evaluation_text import decode_evaluations
 from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.config.sweep import Experiment, SweepSpec
-from tread_lab.evaluate.fidelity import sha256
+from tread_lab.data.content import sha256
 from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState

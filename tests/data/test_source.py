@@ -15,8 +15,8 @@ from tests.data.test_lightning import files
 from tread_lab.config import DataSpec, UserError
 from tread_lab.config.data import SOURCES
 from tread_lab.data import open_data, source
-from tread_lab.data.content import content_digest
 from tread_lab.data.pack import pack
+from tread_lab.data.source import content_digest
 from tread_lab.data.statistics import Statistics, write_statistics
 
 __all__ = ["files", "repa"]

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tread_lab.data.npy import write_npy
+from tread_lab.data.arrays import write_npy
 from tread_lab.records.locks import Busy, exclusive
 
 CHUNK = 64  # samples encoded together, whoever asks, so that a feature depends on its sample

@@ -14,7 +14,7 @@ import torch
 from tests.data.conftest import LATENTS, opened
 from tread_lab import draws
 from tread_lab.config import DataSpec, UserError
-from tread_lab.data.scaled import MOST_HELDOUT, ScaledLatents, Store, split_ids
+from tread_lab.data.store import MOST_HELDOUT, ScaledLatents, Store, split_ids
 from tread_lab.methods.repa.encoder import check_encoder
 from tread_lab.methods.repa.spec import RepaSpec
 
@@ -55,9 +55,11 @@ def test_repas_targets_refuse_mirrored_latents(moments: Path) -> None:
 class Stored(Store):
     """Samples [1, 2, 4] of which each is its number, mirrored ones the negative."""
 
-    shape, posterior, fingerprint, flips = (1, 2, 4), "none", "f", True
-
+    shape, flips = (1, 2, 4), True
     labels = np.zeros(100, np.int64)
+
+    def __init__(self) -> None:
+        pass
 
     def read(self, ids: np.ndarray, mirrored: np.ndarray | None = None) -> np.ndarray:
         signs = 1.0 if mirrored is None else np.where(mirrored, -1.0, 1.0)
