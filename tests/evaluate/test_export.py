@@ -147,7 +147,7 @@ def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: 
     assert model.step == 2
     assert all(torch.equal(t, early[n]) for n, t in model.network.state_dict().items())
     assert "Nothing was measured at this step." in (tmp_path / "early/README.md").read_text()
-    with pytest.raises(UserError, match="which has steps 2 and 6"):
+    with pytest.raises(UserError, match="which has steps 2, 6"):
         export(folder, tmp_path / "absent", step=3)
     assert not (tmp_path / "absent").exists()
     auto = {"steps": 1, "guidance": {"weight": 2, "weak": {"step": 2}}}

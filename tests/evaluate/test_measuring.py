@@ -16,7 +16,7 @@ from tests.data.test_content import packed_set
 from tests.made_data import write_arrays
 from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
 from tread_lab.config import HeldoutSpec, SamplesSpec, UserError, decode
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import decode_evaluations
 from tread_lab.data.embedded import Fashion16
 from tread_lab.data.source import content_digest
 from tread_lab.evaluate import measuring as provenance

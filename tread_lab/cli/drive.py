@@ -14,16 +14,14 @@ from tread_lab.cli.show_plan import show_plan
 from tread_lab.cli.show_status import show_unfinished
 from tread_lab.config.errors import Unavailable, UserError
 from tread_lab.config.labels import run_labels
+from tread_lab.hardware import Devices
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopwatch
-from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.forecast import task_flops
-from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.forecast import task_flops
+from tread_lab.sweep.plan import Plan, store_plan
 from tread_lab.sweep.preflight import check_references, preflight
-from tread_lab.sweep.queues import ListQueue, TaskQueue, TimedQueue
 from tread_lab.sweep.runner import Interrupted, Runner
-from tread_lab.sweep.task import Task
+from tread_lab.sweep.task import ListQueue, Task, TaskQueue, TimedQueue, reopen
 
 
 def drive(
@@ -33,10 +31,14 @@ def drive(
     devices: Devices,
     runner: Runner,
     *,
+    retried: Sequence[Task],
     tracker: str,
     as_json: bool,
 ) -> int:
     """Run what is open under the sweep's lock, then conclude; return the exit code.
+
+    Args:
+        retried: tasks of failed runs, which are reopened once everything is checked.
 
     Raises:
         Unavailable: the disk is full or the cluster is lost.
@@ -46,6 +48,7 @@ def drive(
     check_references((lab.run(task.run), task.evaluations) for task in plan.possible_tasks)
     say(*preflight(open_tasks, devices))
     with folder.lock():
+        reopen(lab, retried)
         store_plan(folder, plan)
         if plan.stop_early is None:  # all runs go on
             shutil.rmtree(folder.judged_path, ignore_errors=True)
@@ -105,7 +108,7 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:
         ordered = sorted(longest_first, key=lambda task: task.run not in baselines)
         queue = ListQueue(ordered, after=plan.baselines_first)
     else:
-        from tread_lab.sweep.search.search_queue import SearchQueue  # imports optuna
+        from tread_lab.sweep.search.suggest import SearchQueue  # imports optuna
 
         queue = SearchQueue(lab, plan)
     return TimedQueue(queue, plan.hours, Stopwatch(lab.sweep(plan.name)))

@@ -12,14 +12,19 @@ from tread_lab.config.evaluation import SamplesSpec
 from tread_lab.config.load import load_sweep
 from tread_lab.config.metrics import OWN_FEATURES, by_extractor
 from tread_lab.config.units import counted
+from tread_lab.hardware import check_precisions
 from tread_lab.records.lab import Lab
 from tread_lab.records.stored_plan import plan_text
-from tread_lab.sweep.data_digests import DataDigests
-from tread_lab.sweep.plan.devices import check_precisions
-from tread_lab.sweep.plan.plan import pending_tasks, plan_sweep, started_tasks
-from tread_lab.sweep.plan.storage import check_edit, plan_with_costs
+from tread_lab.sweep.plan import (
+    check_edit,
+    pending_tasks,
+    plan_sweep,
+    plan_with_costs,
+    started_tasks,
+)
+from tread_lab.sweep.planned_sweep import DataDigests
 from tread_lab.sweep.resources import RunResources, devices_of, make_runner
-from tread_lab.sweep.task import Task, failed, reopen
+from tread_lab.sweep.task import Task, failed
 
 
 def launch(
@@ -56,10 +61,12 @@ def launch(
         early = EarlyStopping.of(plan, lab, again=[task.run for task in retried])
     if retry_failed:
         say(f"running {counted(len(retried), 'failed run')} again" if retried else "no run failed")
+    pending = pending_tasks(plan, lab)
+    tasks, runs = {t.run: t for t in (*begun, *pending)}, {t.run for t in (*pending, *retried)}
+    open_tasks = [task for run, task in tasks.items() if run in runs]
     if not only_plan:
         from tread_lab.cli.drive import drive  # torch
 
-        reopen(lab, retried)
         runner = make_runner(
             executor,
             resources,
@@ -67,11 +74,16 @@ def launch(
             hang_timeout=hang_timeout,
             early=early,
         )
-        open_tasks = pending_tasks(plan, lab)
-        return drive(lab, plan, open_tasks, devices, runner, tracker=tracker, as_json=as_json)
-    pending = pending_tasks(plan, lab)
-    tasks, runs = {t.run: t for t in (*begun, *pending)}, {t.run for t in (*pending, *retried)}
-    open_tasks = [task for run, task in tasks.items() if run in runs]
+        return drive(
+            lab,
+            plan,
+            open_tasks,
+            devices,
+            runner,
+            retried=retried,
+            tracker=tracker,
+            as_json=as_json,
+        )
     if any(map(_reads_files, open_tasks)):
         from tread_lab.sweep.preflight import missing_files  # torch
 

@@ -26,10 +26,9 @@ from tread_lab.records.durable import replacing
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import Routing
 from tread_lab.train.assemble import Trained, trained
-from tread_lab.train.compiled import compile_for
 from tread_lab.train.device import check_precision
 from tread_lab.train.joining import condition_of
-from tread_lab.train.precision import autocast, matrix_products
+from tread_lab.train.precision import autocast, compile_for, matrix_products
 from tread_lab.train.provenance import code_digest
 from tread_lab.train.ranks import Ranks
 

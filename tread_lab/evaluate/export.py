@@ -12,9 +12,8 @@ from safetensors.torch import save_file
 
 from tread_lab.config.decode import encode
 from tread_lab.config.errors import UserError
-from tread_lab.config.evaluation_text import MetricNames
 from tread_lab.config.guidance import beyond_weight
-from tread_lab.config.labels import run_label
+from tread_lab.config.labels import MetricNames, run_label
 from tread_lab.config.run import RunSpec
 from tread_lab.config.yaml_text import dump_yaml
 from tread_lab.records.durable import FORMAT, replacing, write_json, write_text

@@ -30,9 +30,8 @@ from tread_lab.evaluate.probes import Measuring, check_probe, heldout_losses, la
 from tread_lab.evaluate.references import heldout_reference, open_reference, reference_path
 from tread_lab.evaluate.sampling_calls import sample_flops
 from tread_lab.records import metric_names
-from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.lab import digest_of
-from tread_lab.records.run_folder import EXPORTED, RunFolder
+from tread_lab.records.run_folder import EXPORTED, EvaluationFolder, RunFolder
 from tread_lab.train.assemble import Trained, trained
 from tread_lab.train.joining import condition_of, systems_of
 from tread_lab.train.precision import matrix_products
