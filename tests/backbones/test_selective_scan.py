@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tread_lab.backbones import selective_scan as module
-from tread_lab.backbones.selective_scan import CHUNK, selective_scans
+from tread_lab.backbones import mamba as module
+from tread_lab.backbones.mamba import CHUNK, selective_scans
 
 LENGTHS = (1, 2, 7, 8, 9, 24, 37)  # chunks of 8: below, at, above, whole and broken multiples
 

@@ -20,7 +20,7 @@ from tread_lab.data.deviation import (
 from tread_lab.data.embedded import Fashion16
 from tread_lab.data.latents import PackedArrays
 from tread_lab.data.source import open_data
-from tread_lab.data.store import ScaledLatents
+from tread_lab.data.stored import ScaledLatents
 from tread_lab.records.lab import Lab
 from tread_lab.train.loop import train
 

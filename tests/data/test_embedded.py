@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tread_lab.data.embedded import ASSET, Fashion16
-from tread_lab.data.store import Split
+from tread_lab.data.stored import Split
 
 
 def _stored(name: str) -> np.ndarray:

@@ -15,7 +15,7 @@ from tread_lab.config import DataSpec, UserError
 from tread_lab.data import Samples
 from tread_lab.data.caption_files import write_captions
 from tread_lab.data.latents import PackedArrays
-from tread_lab.data.store import Split, split_ids
+from tread_lab.data.stored import Split, split_ids
 
 _open = functools.partial(opened, "latents", scale=0.5)
 

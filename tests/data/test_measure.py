@@ -13,7 +13,7 @@ from tests.data.conftest import LATENTS, MEMBERS, npy, write_tar
 from tread_lab.data.latents import write_manifest
 from tread_lab.data.measure import faults, measure
 from tread_lab.data.source import open_store
-from tread_lab.data.store import Posterior, Store
+from tread_lab.data.stored import Posterior, Store
 
 
 def test_counts_moments_and_scale_are_those_of_numpy(packed: Path) -> None:

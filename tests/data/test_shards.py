@@ -16,7 +16,7 @@ import torch
 from tests.data.conftest import MEMBERS, npy, opened, write_tar
 from tread_lab.config import UserError
 from tread_lab.data.shards import tars_of
-from tread_lab.data.store import Split
+from tread_lab.data.stored import Split
 
 _open = functools.partial(opened, "shards", scale=0.5)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from tread_lab.config import DataSpec
 from tread_lab.data import open_data
 from tread_lab.data.content import sha256
-from tread_lab.data.store import Split
+from tread_lab.data.stored import Split
 from tread_lab.evaluate import fidelity
 from tread_lab.evaluate.features import Scorer
 from tread_lab.evaluate.references import Reference

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tread_lab.data.store import Split
+from tread_lab.data.stored import Split
 
 ASSET = "fashion_mnist_16.npz"
 DEVIATION = 0.5  # EDM's sigma_data

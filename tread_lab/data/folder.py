@@ -17,7 +17,7 @@ from torch import Tensor
 from tread_lab.config.data import DataSpec
 from tread_lab.config.errors import UserError, first_line
 from tread_lab.data.autoencoder import levels
-from tread_lab.data.store import (
+from tread_lab.data.stored import (
     ContentFile,
     OneFileEach,
     Split,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tread_lab.config.errors import UserError
 from tread_lab.data.caption_files import CAPTIONS, Captions, read_captions
 from tread_lab.data.content import sha256
-from tread_lab.data.store import ContentFile, Split, Store, wrong
+from tread_lab.data.stored import ContentFile, Split, Store, wrong
 from tread_lab.records.durable import read_json, write_json
 
 # numpy's ways of not reading a file; TypeError: an .npy that calls itself .npz

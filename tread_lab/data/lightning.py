@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.config.errors import UserError
-from tread_lab.data.store import ContentFile, Split, Store, wrong
+from tread_lab.data.stored import ContentFile, Split, Store, wrong
 
 LATENTS, FLIPPED, LABELS = "latents", "latents_flip", "labels"
 DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8"}

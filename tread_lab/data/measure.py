@@ -16,7 +16,7 @@ from tread_lab.config.errors import UserError
 from tread_lab.data.content import sha256
 from tread_lab.data.latents import read_manifest
 from tread_lab.data.source import open_store
-from tread_lab.data.store import Store, absent_labels
+from tread_lab.data.stored import Store, absent_labels
 
 AT_ONCE = 256  # samples
 _NAMED = 5  # numbers of samples that a line names

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.config.errors import UserError
-from tread_lab.data.store import ContentFile, OneFileEach, Split
+from tread_lab.data.stored import ContentFile, OneFileEach, Split
 from tread_lab.records.durable import modified
 
 LATENT, LABEL = "latent.npy", "cls"

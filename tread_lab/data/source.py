@@ -22,7 +22,7 @@ from tread_lab.data.latents import PackedArrays, read_manifest
 from tread_lab.data.lightning import SafetensorsFiles
 from tread_lab.data.shards import TarShards
 from tread_lab.data.statistics import statistics_file
-from tread_lab.data.store import ContentFile, ScaledLatents, Split, Store, data_path
+from tread_lab.data.stored import ContentFile, ScaledLatents, Split, Store, data_path
 
 
 class Samples(Protocol):

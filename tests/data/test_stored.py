@@ -14,7 +14,7 @@ import torch
 from tests.data.conftest import LATENTS, opened
 from tread_lab import draws
 from tread_lab.config import DataSpec, UserError
-from tread_lab.data.store import MOST_HELDOUT, ScaledLatents, Store, split_ids
+from tread_lab.data.stored import MOST_HELDOUT, ScaledLatents, Store, split_ids
 from tread_lab.methods.repa.encoder import check_encoder
 from tread_lab.methods.repa.spec import RepaSpec
 
