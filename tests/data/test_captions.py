@@ -10,7 +10,7 @@ from tread_lab.config import UserError
 from tread_lab.data.caption_files import read_captions, write_captions
 
 
-def test_captions_are_read_back_and_lie_in_their_own_letters(tmp_path: Path) -> None:
+def test_captions_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "captions.jsonl"
     assert read_captions(path) is None
     write_captions(path, [["a dog", "ein Hündchen"], ["two\nlines\u2028"]])

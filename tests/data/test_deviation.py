@@ -108,7 +108,7 @@ DECLARED, PROCESS = {"deviation": 0.5}, {"scale": 0.5}  # who says that 0.5 is e
         *((PROCESS, value, True) for value in (0.0, float("nan"))),
     ],
 )
-def test_deviation_may_be_as_far_off_as_known(
+def test_deviation_may_be_somewhat_off(
     tmp_path: Path, said: dict[str, float], deviation: float, refused: bool
 ) -> None:
     spec = spec_of(tmp_path, "latents", **said)

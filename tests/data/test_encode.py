@@ -53,7 +53,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {path.name: sha256(path) for path in sorted(folder.iterdir())}
 
 
-def test_what_is_stored_is_what_the_autoencoder_gives(
+def test_stored_is_what_the_autoencoder_gives(
     images: Path, tmp_path: Path, autoencoder: Path
 ) -> None:
     from diffusers import AutoencoderKL
@@ -140,7 +140,7 @@ def test_other_settings_and_images_are_refused(
         encoded(images, tmp_path / "other", autoencoder)
 
 
-def test_damaged_images_stop_it_or_are_left_out_and_named(
+def test_damaged_images_are_refused_or_named(
     images: Path, tmp_path: Path, autoencoder: Path
 ) -> None:
     whole, out, again = (tmp_path / name for name in ("whole", "out", "again"))

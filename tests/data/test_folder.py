@@ -43,7 +43,7 @@ def repa(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_folder_gives_the_samples_of_packed_arrays(tmp_path: Path, packed: Path) -> None:
+def test_folder_gives_the_samples_of_arrays(tmp_path: Path, packed: Path) -> None:
     write_folder(tmp_path / "files", names("img", ".npy"), LATENTS, LABELS)
     ids = torch.arange(38)
     arrays = opened("latents", packed, scale=0.5)
@@ -52,7 +52,7 @@ def test_a_folder_gives_the_samples_of_packed_arrays(tmp_path: Path, packed: Pat
     assert all(map(torch.equal, files.take(ids), arrays.take(ids)))
 
 
-def test_mean_and_deviation_of_a_file_are_sampled(repa: Path) -> None:
+def test_mean_and_deviation_are_sampled(repa: Path) -> None:
     samples = opened("folder", repa)
     ids = torch.arange(38)
     mean_BCHW, _ = samples.take(ids)
@@ -63,7 +63,7 @@ def test_mean_and_deviation_of_a_file_are_sampled(repa: Path) -> None:
     assert abs(float(noise_BCHW.std()) - 1) < 0.03 and abs(float(noise_BCHW.mean())) < 0.03
 
 
-def test_images_beside_the_latents_are_in_their_order(repa: Path) -> None:
+def test_images_are_in_order_of_latents(repa: Path) -> None:
     samples = opened("folder", repa)
     shown = samples.images(torch.tensor([0, 37]))
     assert shown is not None and shown.shape == (2, 3, 16, 16)

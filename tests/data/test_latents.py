@@ -118,7 +118,7 @@ def test_held_out_arrays_have_their_own_everything(parts: Path) -> None:
         assert (store.shape, len(store.labels), store.flips) == ((6, 2, 2), count, False)
 
 
-def test_held_out_moments_are_the_held_out_split(parts: Path) -> None:
+def test_held_out_moments_are_their_split(parts: Path) -> None:
     for prefix in ("", "heldout_"):
         latents = np.load(parts / f"{prefix}latents.npy")
         np.save(parts / f"{prefix}moments.npy", np.concatenate([latents, 0 * latents], axis=1))

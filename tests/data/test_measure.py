@@ -16,7 +16,7 @@ from tread_lab.data.source import open_store
 from tread_lab.data.stored import Posterior, Store
 
 
-def test_counts_moments_and_scale_are_those_of_numpy(packed: Path) -> None:
+def test_measures_are_those_of_numpy(packed: Path) -> None:
     measured, x_NCHW = measure(open_store("latents", packed)), LATENTS.astype(np.float64)
     assert measured.counts == (6, 6, 6, 6, 6, 5, 5) and measured.shape == (4, 8, 8)
     assert measured.mean_C == pytest.approx(x_NCHW.mean(axis=(0, 2, 3)), abs=1e-12)

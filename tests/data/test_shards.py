@@ -101,7 +101,7 @@ def test_absent_tars_are_one_line(tmp_path: Path) -> None:
         _open(tmp_path / "one")
 
 
-def test_tars_of_folder_or_glob_are_in_order(tmp_path: Path) -> None:
+def test_tars_of_a_folder_are_ordered(tmp_path: Path) -> None:
     for name in ("b.tar", "a.tar", "c.txt"):
         (tmp_path / name).touch()
     both = [tmp_path / "a.tar", tmp_path / "b.tar"]

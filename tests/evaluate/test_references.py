@@ -56,7 +56,7 @@ def written(path: Path, arrays: Arrays) -> ReferenceSpec:
     return spec(path)
 
 
-def test_moments_and_images_are_those_of_the_file(tmp_path: Path, arrays: Arrays) -> None:
+def test_moments_are_those_of_the_file(tmp_path: Path, arrays: Arrays) -> None:
     file = open_reference(written(tmp_path / "x.npz", arrays), ALL)
     for layer, keys in {"pool": ("mu", "sigma"), "spatial": ("mu_s", "sigma_s")}.items():
         for found, key in zip(file.moments[layer], keys, strict=True):
