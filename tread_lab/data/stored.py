@@ -202,22 +202,17 @@ class ScaledLatents:
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return samples [B, C, H, W] in model space and labels [B]: the mean where posteriors are
         stored, and never mirrored."""
-        stored_BCHW = _float32(self._store.read(ids.numpy()))
-        mean_BCHW = stored_BCHW[:, : self.shape[0]].contiguous()
-        return self._in_model_space(mean_BCHW), self.labels_N[ids]
+        return self.redraw(ids)
 
     def redraw(self, ids: Tensor, *key: int | str) -> tuple[Tensor, Tensor]:
         """Return the same as one step sees it: the posterior sampled and images mirrored by draws
         that `key` names, as far as the store has them and the spec asks for them."""
-        if not (self._sampled or self.flips):
-            return self.take(ids)
-        mirrored = None
-        if self.flips:
+        C, mirrored = self.shape[0], None
+        if key and self.flips:
             mirrored = (draws.uniform((len(ids),), *key, "flip") < 0.5).numpy()
         stored_BCHW = _float32(self._store.read(ids.numpy(), mirrored))
-        C = self.shape[0]
-        z_BCHW = stored_BCHW[:, :C]
-        if self._sampled:
+        z_BCHW = stored_BCHW[:, :C].contiguous()
+        if key and self._sampled:
             spread_BCHW = stored_BCHW[:, C:]
             if self._store.posterior == "log_variance":
                 spread_BCHW = (0.5 * spread_BCHW).exp()
