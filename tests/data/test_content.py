@@ -16,7 +16,7 @@ from tests.data.test_folder import names, write_folder
 from tests.made_data import normal, write_arrays
 from tread_lab.config import DataSpec, UserError
 from tread_lab.data import content
-from tread_lab.data.caption_files import write_captions
+from tread_lab.data.latents import write_captions
 from tread_lab.data.source import check_content, content_digest
 from tread_lab.data.statistics import Statistics, write_statistics
 

@@ -14,11 +14,10 @@ import torch
 
 from tread_lab.config import UserError
 from tread_lab.data.autoencoder import Encoder
-from tread_lab.data.caption_files import read_captions
 from tread_lab.data.content import sha256
 from tread_lab.data.encode import Stored, encode
 from tread_lab.data.images import DamagedImage, centre_crop, open_images
-from tread_lab.data.latents import read_manifest
+from tread_lab.data.latents import read_captions, read_manifest
 from tread_lab.data.pack import Steps
 from tread_lab.records.locks import Busy
 

@@ -13,8 +13,7 @@ import torch
 from tests.data.conftest import LABELS, LATENTS, opened
 from tread_lab.config import DataSpec, UserError
 from tread_lab.data import Samples
-from tread_lab.data.caption_files import write_captions
-from tread_lab.data.latents import PackedArrays
+from tread_lab.data.latents import PackedArrays, read_captions, write_captions
 from tread_lab.data.stored import Split, split_ids
 
 _open = functools.partial(opened, "latents", scale=0.5)
@@ -148,3 +147,32 @@ def test_mirrored_latents_are_of_the_same_images(packed: Path) -> None:
     assert not np.array_equal(places, ids)
     expected = LATENTS[places] + np.where(mirrored, 100, 0).astype(np.float16)[:, None, None, None]
     assert np.array_equal(store.read(ids, mirrored), expected)
+
+
+def test_captions_are_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "captions.jsonl"
+    assert read_captions(path) is None
+    write_captions(path, [["a dog", "ein Hündchen"], ["two\nlines\u2028"]])
+    assert path.read_text(encoding="utf-8").startswith('{"captions": ["a dog", "ein Hündchen"]}\n')
+    assert read_captions(path, 2) == [("a dog", "ein Hündchen"), ("two\nlines",)]
+    assert read_captions(path / "captions.jsonl") is None  # a single file has none beside it
+
+
+GOOD = b'{"captions": ["a"]}\n'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        GOOD,
+        GOOD + b'{"captions": []}\n',
+        GOOD + b'{"captions": ["a", ""]}\n',
+        GOOD + b'{"captions": ["a", 3]}\n',
+        GOOD + b'["b"\n',
+        b"\xff\n",
+    ],
+)
+def test_a_missing_caption_is_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "captions.jsonl").write_bytes(content)
+    with pytest.raises(UserError, match=r"^data.path: .*captions.jsonl.* must .*$"):
+        read_captions(tmp_path / "captions.jsonl", 2)

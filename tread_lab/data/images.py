@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tread_lab.config.errors import UserError, first_line
-from tread_lab.data.caption_files import Captions
 from tread_lab.data.content import hashed
 from tread_lab.data.folder import eight_bits
 from tread_lab.data.shards import LABEL, bad_tar, label_of, members, tars_of
+from tread_lab.data.stored import Captions
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".webp")
 CAPTION = "txt"

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.config.errors import UserError
-from tread_lab.data.caption_files import CAPTIONS, Captions, read_captions
 from tread_lab.data.content import sha256
-from tread_lab.data.stored import ContentFile, Split, Store, wrong
+from tread_lab.data.stored import Captions, ContentFile, Split, Store, wrong
 from tread_lab.records.durable import read_json, write_json
 
 # numpy's ways of not reading a file; TypeError: an .npy that calls itself .npz
 UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
 
 HELDOUT = "heldout_"
+CAPTIONS = "captions.jsonl"  # one line for each sample with all its captions
 MANIFEST = "manifest.json"  # what was stored, from what, with the checksum of every file
 KINDS = {"f": "floats", "iu": "integers", "u": "bytes"}  # of numpy
 ARRAYS = ("latents", "latents_flip", "moments", "moments_flip", "labels", "images")
@@ -147,3 +148,45 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         return {name: np.load(path / f"{name}.npy", mmap_mode="r") for name in names}
     except UNREADABLE as error:
         raise UserError(f"data.path: {path} must hold plain arrays, got {error}") from None
+
+
+def read_captions(path: Path, count: int | None = None) -> list[Captions] | None:
+    """Return all captions of each sample in their order; `None` without the file.
+
+    A line is `{"captions": ["a dog on a beach", "a wet dog"]}`. A single file has none beside it.
+
+    Args:
+        count: of the stored samples, where it is known.
+
+    Raises:
+        UserError: a sample has no caption, or a line is something else; names the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(f"data.path: {path} must be text, got {error}") from None
+    captions = [_captions(path, number, line) for number, line in enumerate(lines, start=1)]
+    if count not in (None, len(captions)):
+        raise UserError(f"data.path: {path} must have {count} lines, got {len(captions)}")
+    return captions
+
+
+def write_captions(path: Path, captions: Iterable[Sequence[str]]) -> None:
+    """Write one line for each sample."""
+    with path.open("w", encoding="utf-8") as file:
+        for texts in captions:
+            file.write(json.dumps({"captions": list(texts)}, ensure_ascii=False) + "\n")
+
+
+def _captions(path: Path, number: int, line: str) -> Captions:
+    try:
+        listed = json.loads(line)["captions"]
+        texts = tuple(text.strip() for text in listed) if isinstance(listed, list) else ()
+    except (ValueError, LookupError, TypeError, AttributeError):
+        texts = ()
+    if not texts or not all(texts):
+        wanted = '{"captions": [...]} with a caption of sample'
+        raise UserError(f"data.path: {path}, line {number}: must be {wanted} {number - 1}")
+    return texts

@@ -15,11 +15,16 @@ from numpy.typing import NDArray
 from tread_lab.config.data import DataSpec
 from tread_lab.config.errors import UserError, shown
 from tread_lab.data.arrays import Parts
-from tread_lab.data.caption_files import CAPTIONS, Captions, write_captions
-from tread_lab.data.latents import packed_files, read_manifest, write_manifest
+from tread_lab.data.latents import (
+    CAPTIONS,
+    packed_files,
+    read_manifest,
+    write_captions,
+    write_manifest,
+)
 from tread_lab.data.source import content_digest, open_store
 from tread_lab.data.statistics import OURS, channel_statistics, statistics_beside, write_statistics
-from tread_lab.data.stored import Store
+from tread_lab.data.stored import Captions, Store
 from tread_lab.records.durable import write_text, writing
 from tread_lab.records.locks import exclusive
 

@@ -18,7 +18,6 @@ from tread_lab.config.data import DataSpec
 from tread_lab.config.errors import UserError
 from tread_lab.data.arrays import read_npy
 from tread_lab.data.autoencoder import Autoencoder
-from tread_lab.data.caption_files import Captions
 from tread_lab.data.statistics import channel_statistics
 
 MOST_NAMED = 5  # labels of a line
@@ -48,6 +47,7 @@ def split_ids(n: int, split: Split) -> NDArray[np.int64]:
 
 # What is stored behind the C channels of a latent, which is then the posterior's mean.
 Posterior = Literal["none", "log_variance", "deviation"]
+Captions = tuple[str, ...]  # all captions of one sample; COCO has five of each image
 ContentFile = tuple[str, Path]  # a file that decides what data are, its name "" where none counts
 
 
