@@ -26,7 +26,7 @@ from tread_lab.config.evaluation import (
 )
 from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.config.sweep import Experiment, SweepSpec
-from tread_lab.evaluate.fidelity import sha256
+from tread_lab.data.content import sha256
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import ProcessLost, RunState
 from tread_lab.sweep.plan import Plan, make_plan, store_plan

@@ -130,8 +130,8 @@ def verify(
     """
     from tread_lab.cli.console import say
     from tread_lab.config.units import counted
+    from tread_lab.data.measure import faults
     from tread_lab.data.pack import source_of
-    from tread_lab.data.verify import faults
 
     found = []
     for fault in faults(source or source_of(path), path, classes=classes):
@@ -195,9 +195,10 @@ def reference(
     from tread_lab.cli.console import show_pairs
     from tread_lab.cli.show_data import show_images, show_steps
     from tread_lab.config.metrics import INCEPTION
+    from tread_lab.data.content import sha256
     from tread_lab.data.images import open_images
     from tread_lab.evaluate.extraction import Extraction
-    from tread_lab.evaluate.fidelity import inception_weights, sha256
+    from tread_lab.evaluate.fidelity import inception_weights
     from tread_lab.evaluate.references import write_reference
     from tread_lab.train.device import pick
     from tread_lab.train.precision import matrix_products

@@ -14,7 +14,7 @@ from tread_lab.config.units import amount, counted, span
 from tread_lab.data.images import Images
 from tread_lab.data.latents import read_manifest
 from tread_lab.data.measure import Measured
-from tread_lab.data.packed import Steps
+from tread_lab.data.pack import Steps
 
 EDM_DEVIATION = 0.5  # sigma_data
 SD_CHANNELS = 4  # of the SD autoencoder, which made what EDM2, REPA and TREAD's code store
