@@ -28,7 +28,7 @@ quick: check
 figures: setup
 	for sweep in $(SWEEPS); do \
 	  $(BIN)/tread-lab sweep $$sweep.yaml && $(BIN)/tread-lab figures $$sweep || exit; done
-	$(BIN)/python -m tread_lab.analysis.notebooks.execute
+	$(BIN)/jupyter execute --inplace analysis/notebooks/*.ipynb
 
 # What takes long, too: more seeds of properties, clusters of several nodes, Slurm.
 faults: setup

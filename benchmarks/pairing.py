@@ -21,9 +21,8 @@ from tread_lab.config import HeldoutSpec, RunSpec, decode, load
 from tread_lab.records.lab import Lab
 from tread_lab.results.gaps import Losses, gap_over_images
 from tread_lab.results.intervals import pairing_kept
-from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.runner import InlineRunner
-from tread_lab.sweep.task import Task
+from tread_lab.sweep.task import ListQueue, Task
 
 MEASURED = HeldoutSpec(images=512)
 SAMPLES, SIZE = 4000, 64

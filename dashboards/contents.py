@@ -29,6 +29,7 @@ from tread_lab.analysis.figures.loss_gap import gap_over_steps, steps_caption
 from tread_lab.analysis.figures.pareto import pareto, pareto_caption, vary_in_cost
 from tread_lab.analysis.figures.placements import best_route, panels, placements
 from tread_lab.analysis.figures.points import SweepRecords, cell_points, quality_metrics
+from tread_lab.analysis.figures.smooth import smoothed
 from tread_lab.config.units import duration, quantity
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart, Numbers
@@ -196,6 +197,9 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
             if len(places.measured) > 1:
                 title = f"Route placement: {named}" + (f", {name}" if name else "")
                 yield Chart(title, charts.place_map(places, numbers), best_route(places))
+        for smooth in smoothed(frame) if metric == GAP_HELDOUT else ():
+            title = f"Smooth map: {named}" + (f", {smooth.title}" if smooth.title else "")
+            yield Chart(title, charts.place_map(smooth, numbers), smooth.caption)
     elif axes == unplaced and len(axes) == 1 and pd.api.types.is_numeric_dtype(frame[axes[0]]):
         found = curves(frame if by_value else trials, column, axes[0])
         if axes[0] == RATE and not by_value:

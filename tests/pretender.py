@@ -11,8 +11,7 @@ from tread_lab.config import RunSpec
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
-from tread_lab.sweep.queues import ListQueue, TaskQueue
-from tread_lab.sweep.task import Task
+from tread_lab.sweep.task import ListQueue, Task, TaskQueue
 
 
 def ended_run(lab: Lab, spec: RunSpec, state: str = RunState.COMPLETED, **facts: Any) -> RunFolder:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tread_lab.analysis import paper_tables
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.points import (
     NUMBERS,
@@ -21,7 +22,6 @@ from tread_lab.analysis.figures.points import (
     named,
     quality_metrics,
 )
-from tread_lab.analysis.tables import published
 from tread_lab.config.errors import UserError, suggest
 from tread_lab.config.labels import without_axis
 from tread_lab.config.lengths import SPEND, STEPS
@@ -136,7 +136,7 @@ def rates(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Curves:
 
 def published_rates() -> Curves:
     """Return Table 5: FID-50K of DiT-B/2 less that of the dense run; another metric and model."""
-    table = published.table("Table 5")
+    table = paper_tables.table("Table 5")
     rate, fid = (table[c].to_numpy(float) for c in ("selection_rate", "fid"))
     rows = bare_rows(curve="2->8", dense=False, x=rate, value=fid - fid[0])
     return Curves("delta/FID", rows)
@@ -181,7 +181,7 @@ def selection_rates(records: SweepRecords) -> Iterator[Drawn]:
             draw_rates(found, ours)
             ours.set_title(records.title(found.measured_as))
             draw_rates(published_rates(), theirs)
-            theirs.set_title(published.TABLE5_TITLE)
+            theirs.set_title(paper_tables.TABLE5_TITLE)
             yield Drawn(named("selection_rate", metric), rates_caption(found), fig)
 
 

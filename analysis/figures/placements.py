@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tread_lab.analysis import paper_tables
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.points import (
     NUMBERS,
@@ -22,7 +23,6 @@ from tread_lab.analysis.figures.points import (
     cell_points,
     named,
 )
-from tread_lab.analysis.tables import published
 from tread_lab.config.errors import UserError
 from tread_lab.config.labels import value_text as setting_text
 from tread_lab.config.model import depth_of
@@ -83,9 +83,9 @@ def controls(frame: pd.DataFrame, metric: str) -> Points:
 
 
 def published_placements() -> Points:
-    """Return Fig. 8 in its own order (see `published.FIG8`): another model, data and metric."""
-    start, end = zip(*published.FIG8)
-    return Points("delta/FID", bare_rows(start=start, end=end, value=[*published.FIG8.values()]))
+    """Return Fig. 8 in its own order (see `paper_tables.FIG8`): another model, data and metric."""
+    start, end = zip(*paper_tables.FIG8)
+    return Points("delta/FID", bare_rows(start=start, end=end, value=[*paper_tables.FIG8.values()]))
 
 
 def routes(places: Points) -> list[tuple[int, int]]:
@@ -179,10 +179,17 @@ def order_text(
     return f"{number(correlation)}{p}; {shown}."
 
 
-def draw_route_grid(places: Points, ax: style.Axes) -> None:
-    """Draw a cell for every route, its start from above and its end from the left."""
+def draw_route_grid(
+    places: Points, ax: style.Axes, *, scale: pd.Series[float] | None = None
+) -> None:
+    """Draw a cell for every route, its start from above and its end from the left.
+
+    Args:
+        scale: the values that the colours reach over; the map's own by default.
+    """
     boxes = [(end - 0.5, start - 0.5, 1.0, 1.0) for start, end in routes(places)]
-    _draw_boxes(ax, places, boxes, places.rows["value"], edge="white", width=0.8)
+    scale = places.rows["value"] if scale is None else scale
+    _draw_boxes(ax, places, boxes, scale, edge="white", width=0.8)
     starts, ends = _blocks(places.rows["start"]), _blocks(places.rows["end"])
     ax.set_xlim(ends[0] - 0.5, ends[-1] + 0.5)
     ax.set_ylim(starts[-1] + 0.5, starts[0] - 0.5)
@@ -311,11 +318,11 @@ def agreement_text(places: Points) -> str:
     Only the order, from better to worse, is compared: metric, network and data differ.
     """
     values = dict(zip(routes(places), places.rows["value"]))
-    common = [route for route in published.FIG8 if np.isfinite(values.get(route, np.nan))]
+    common = [route for route in paper_tables.FIG8 if np.isfinite(values.get(route, np.nan))]
     sign = metric_kind(places.metric).sign or 1  # published are differences of FID
     ours, theirs = (
         np.array([factor * of[route] for route in common])
-        for factor, of in ((sign, values), (1, published.FIG8))
+        for factor, of in ((sign, values), (1, paper_tables.FIG8))
     )
     same, opposite = "the published order holds here too", "the opposite of it"
     order = order_text(ours, theirs, same, opposite)
@@ -348,7 +355,7 @@ def spans(records: SweepRecords) -> Iterator[Drawn]:
     """Draw placement as the paper does: the blocks of each route."""
     for metric, places in placed(records):
         parts = list(records.compared_parts(metric))
-        height = 0.9 + 0.135 * max(len(places.rows), len(published.FIG8))
+        height = 0.9 + 0.135 * max(len(places.rows), len(paper_tables.FIG8))
         fig, (*axes, theirs) = style.figure(width=style.PAGE, height=height, columns=len(parts) + 1)
         of_parts = [placements(part.frame, metric) for part in parts]
         dense = [controls(part.frame, metric) for part in parts]
@@ -362,6 +369,6 @@ def spans(records: SweepRecords) -> Iterator[Drawn]:
             said = " ".join([best_route(ours), *control_texts(beside), agreement_text(ours)])
             captions.append(f"{question[0].upper()}{question[1:]}: {said}" if question else said)
         draw_route_spans(published_placements(), theirs)
-        theirs.set_title(published.FIG8_TITLE)
+        theirs.set_title(paper_tables.FIG8_TITLE)
         draw_legend(of_parts, fig)
         yield Drawn(named("route_spans", metric), " ".join(captions), fig)

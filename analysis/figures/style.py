@@ -149,6 +149,9 @@ class Picture:
 
     png: bytes
 
+    def __repr__(self) -> str:
+        return ""
+
     def _repr_png_(self) -> bytes:
         return self.png
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tread_lab.analysis import paper_tables
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.curves import (
     Curves,
@@ -18,7 +19,6 @@ from tread_lab.analysis.figures.curves import (
     training_metrics,
 )
 from tread_lab.analysis.figures.points import Drawn, SweepRecords, bare_rows, named
-from tread_lab.analysis.tables import published
 from tread_lab.config.units import quantity
 from tread_lab.records.metric_names import TRAIN_FLOPS, lower_is_better, metric_kind
 from tread_lab.results import STEP, number, routed
@@ -136,7 +136,7 @@ def _curves(frame: pd.DataFrame, metric: str, cost: str) -> Curves:
 
 def published_time_to_equal() -> TimeToEqual:
     """Return DiT-XL/2 on ImageNet-256, digitised from the paper's first figure: its two factors."""
-    points = [(name, *point) for name, points in published.TEASER.items() for point in points]
+    points = [(name, *point) for name, points in paper_tables.TEASER.items() for point in points]
     names, hours, fid = zip(*points)
     rows = bare_rows(curve=names, dense=[name == "DiT" for name in names], x=hours, value=fid)
     dense, routed = rows[rows["dense"]], rows[~rows["dense"]]

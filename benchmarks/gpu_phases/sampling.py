@@ -15,8 +15,7 @@ from gpu_phases.shared import TINY, Bench
 from tread_lab.data.autoencoder import levels
 from tread_lab.data.batch_files import Parts
 from tread_lab.data.npy import write_npz
-from tread_lab.train.compiled import compile_blocks
-from tread_lab.train.precision import autocast, matrix_products
+from tread_lab.train.precision import autocast, compile_blocks, matrix_products
 
 CALLS = 79  # Heun, 40 steps
 SD = {  # the sizes of SD's autoencoder; time does not depend on its weights

@@ -16,13 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from tread_lab.backbones import build_backbone
 from tread_lab.config import RunSpec, decode
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.train import trainer
-from tread_lab.train.assemble import no_init
 from tread_lab.train.device import peak_flops, pick
 from tread_lab.train.trainer import Trainer
 
@@ -47,7 +43,6 @@ class Bench:
         self._data = Path(tempfile.mkdtemp())
         self._noise: dict[tuple[torch.Size, ...], list[torch.Tensor]] = {}
         torch.set_num_threads(1)
-        trainer.fresh_network = _Drawn(trainer.fresh_network)
 
     @property
     def cuda(self) -> bool:
@@ -140,24 +135,6 @@ class Bench:
         """Wait for the device."""
         if self.cuda:
             torch.cuda.synchronize()
-
-
-class _Drawn:
-    """Draws the weights of equal networks once: those of XL take 12 s on one thread."""
-
-    def __init__(self, draw: Callable[[RunSpec], nn.Module]) -> None:
-        self._draw = draw
-        self._last: tuple[object, dict[str, torch.Tensor]] = (None, {})
-
-    def __call__(self, spec: RunSpec) -> nn.Module:
-        shape, spans = (spec.data.channels, spec.data.size, spec.data.classes), spec.routes
-        key = spec.model, shape, spec.seed, spec.process, str(spec.bypass) != "route" and spans
-        if key != self._last[0]:
-            self._last = key, self._draw(spec).state_dict()
-        with no_init():
-            network = build_backbone(spec)
-        network.load_state_dict(self._last[1])
-        return network
 
 
 def _timed(action: Callable[[], object]) -> float:

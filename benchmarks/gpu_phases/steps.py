@@ -13,7 +13,7 @@ from plain_dit import PlainDiT, PlainRun
 from gpu_phases.shared import INNER, ROUTE, TINY, Bench
 from tread_lab.config import RunSpec
 from tread_lab.cost.training import cost
-from tread_lab.train.memory import cost_on
+from tread_lab.train.device import cost_on
 
 BATCH = {"S": 256, "B": 256, "XL": 256}
 MEMORY = 1.2e11  # bytes that XL needs at 256 images; on a smaller GPU it has 96

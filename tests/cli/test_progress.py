@@ -16,7 +16,7 @@ from tread_lab.config import decode
 from tread_lab.config.evaluation import HeldoutSpec
 from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.plan.forecast import evaluation_flops_left, task_flops
+from tread_lab.sweep.forecast import evaluation_flops_left, task_flops
 from tread_lab.sweep.run_task import Report, run_task
 from tread_lab.sweep.task import Task
 

@@ -11,10 +11,10 @@ from tests.sweep.plans import plan_of
 from tests.synthetic import tiny_spec
 from tread_lab.cli.console import answers
 from tread_lab.cli.show_plan import show_plan
+from tread_lab.hardware import Devices
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Judgement, Suggestion
-from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.plan import Plan
+from tread_lab.sweep.plan import Plan
 
 SPACE = {"route": {"start": "0..3", "end": "4..7"}}
 STAGES = {"heldout_loss": {"images": 8, "levels": 2, "at": [100, "end"]}}

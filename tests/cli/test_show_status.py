@@ -26,8 +26,7 @@ from tread_lab.cost import training
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.plan import Plan, make_plan, store_plan
 
 
 def plan(**sweep: Any) -> Plan:

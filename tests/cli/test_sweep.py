@@ -169,7 +169,7 @@ def test_impossible_search_is_refused_in_plan(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of none of its cells is it certain that it will run."""
-    monkeypatch.setattr("tread_lab.sweep.plan.devices.CPU", ("fp32",))
+    monkeypatch.setattr("tread_lab.hardware.CPU", ("fp32",))
     command = [word for word in COMMAND if word != "evaluate=[]"]
     searched = [*command, "--plan", RANDOM, "baseline=null"]
     for words, said in (

@@ -12,9 +12,8 @@ from tread_lab.cli.main import main
 from tread_lab.config.evaluation import SamplesSpec
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
-from tread_lab.sweep.queues import TaskQueue
 from tread_lab.sweep.runner import InlineRunner, Interrupted
-from tread_lab.sweep.task import Task
+from tread_lab.sweep.task import Task, TaskQueue
 
 SMALL = [
     "train",

@@ -12,7 +12,7 @@ from tests.sweep.plans import plan_of, tiny
 from tests.synthetic import small, write_sweep
 from tread_lab.config.load import load_sweep
 from tread_lab.dashboards.repetition import repetition, sweep_file
-from tread_lab.sweep.plan.plan import make_plan
+from tread_lab.sweep.plan import make_plan
 
 ROUTES = {"axes": {"route": ["1->2", "0->2"], "rate": [0.25, 0.5]}, "seeds": [0, 1]}
 IN_AN_INTERVAL = {"samples": {"sampler": {"guidance": {"weight": 2, "interval": [0.2, 5]}}}}

@@ -16,7 +16,7 @@ import yaml
 from tests.docs.pages import DOCS, PAGES, ROOT, Block, blocks, commands
 from tread_lab.cli.main import parse
 from tread_lab.config import load
-from tread_lab.sweep.plan.plan import make_plan
+from tread_lab.sweep.plan import make_plan
 
 SITE = ROOT / "mkdocs.yml"
 

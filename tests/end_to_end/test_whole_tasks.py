@@ -27,17 +27,17 @@ from tests.data.test_folder import names, write_folder
 from tests.end_to_end.test_data import small_inception
 from tests.made_data import write_captioned
 from tests.stand_ins import SCALE, write_autoencoder, write_images, write_text_encoder
+from tread_lab import hardware as devices
 from tread_lab.cli.main import main
 from tread_lab.config import RunSpec, UserError, decode
 from tread_lab.diffusion import generate
-from tread_lab.evaluate import fidelity, reference_file
+from tread_lab.evaluate import fidelity, references
 from tread_lab.evaluate.extraction import SPACES
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import LogWriter
 from tread_lab.records.metric_names import GAP_ROUTE, HELDOUT_LOSS, HELDOUT_ROUTED, SIMILARITY
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.sweep.plan import devices
-from tread_lab.train import compiled, device, trainer
+from tread_lab.train import device, precision, trainer
 
 STEPS, STOP = 10, 5
 COUNT = 40  # samples of each data set
@@ -258,7 +258,7 @@ def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(fidelity, "SHA256", fidelity.sha256(root / "inception.pth"))
     small = replace(SPACES["inception"], open=lambda *_: small_inception)
     monkeypatch.setitem(SPACES, "inception", small)  # type: ignore[arg-type]
-    monkeypatch.setattr(reference_file, "WIDTHS", {"pool": 12, "spatial": 6})
+    monkeypatch.setattr(references, "WIDTHS", {"pool": 12, "spatial": 6})
     if DEVICE == "cpu":
         work_as_a_gpu(monkeypatch)
     torch._dynamo.reset()
@@ -275,9 +275,9 @@ def work_as_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "CPU", FACTORS["precision"])
     monkeypatch.setattr(Tensor, "pin_memory", pinned)
     monkeypatch.setattr(trainer, "pins", lambda _: True)
-    compile_blocks = compiled.compile_blocks
+    compile_blocks = precision.compile_blocks
     monkeypatch.setattr(
-        compiled, "compile_blocks", lambda network: compile_blocks(network, backend="eager")
+        precision, "compile_blocks", lambda network: compile_blocks(network, backend="eager")
     )
     monkeypatch.setitem(generate.IMAGES_A_CALL, "cpu", 50)  # calls of one size share their graphs
 

@@ -12,7 +12,7 @@ from tests.faults.compare import outcome
 from tests.faults.drivers import DONE, STOPPED, Driver, Place, Zygote, eventually, session
 from tests.sweep.plans import carry_out
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.plan.storage import load_plan
+from tread_lab.sweep.plan import load_plan
 
 SWEEP = """
 experiment: tiny

@@ -16,10 +16,9 @@ from tests.sweep.plans import carry_out, tiny
 from tread_lab.config import UserError
 from tread_lab.config.errors import Unavailable
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.resources import RunResources
 from tread_lab.sweep.run_task import Report
-from tread_lab.sweep.task import Task
+from tread_lab.sweep.task import ListQueue, Task
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

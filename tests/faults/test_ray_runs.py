@@ -16,9 +16,8 @@ from tests.sweep.plans import carry_out, tiny
 from tests.sweep.test_task import family_plan
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.run_task import Report
-from tread_lab.sweep.task import Task
+from tread_lab.sweep.task import ListQueue, Task
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tests.four_sweeps import made_frame
-from tread_lab.analysis.tables.paper_tables import to_latex
+from tread_lab.analysis.paper_tables import to_latex
 from tread_lab.results.ranking_table import formatted, ranking, to_markdown
 
 

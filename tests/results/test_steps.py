@@ -26,8 +26,7 @@ from tread_lab.results import (
     trials_frame,
 )
 from tread_lab.results.gaps import losses_paths
-from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.plan import Plan, make_plan, store_plan
 from tread_lab.sweep.task import Task
 
 HELDOUT = {"images": 8, "levels": 2}

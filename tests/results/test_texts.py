@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.synthetic import FD, Synthetic, small, write_sweep
 from tread_lab.analysis.figures.points import quality_metrics
-from tread_lab.analysis.tables.paper_tables import to_latex
+from tread_lab.analysis.paper_tables import to_latex
 from tread_lab.cli.console import answers
 from tread_lab.cli.show_ranking import show_ranking
 from tread_lab.dashboards.contents import contents

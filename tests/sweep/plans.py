@@ -7,11 +7,10 @@ from typing import Any
 from tread_lab.config import RunSpec, decode, encode
 from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.queues import ListQueue
+from tread_lab.sweep.plan import Plan, make_plan
 from tread_lab.sweep.run_task import Report
 from tread_lab.sweep.runner import InlineRunner
-from tread_lab.sweep.task import Task
+from tread_lab.sweep.task import ListQueue, Task
 
 SMALL = {"depth": 4, "width": 16, "heads": 2}
 DEEP = {"depth": 8, "width": 16, "heads": 2}

@@ -12,9 +12,8 @@ from tests.made_data import normal, write_arrays
 from tread_lab.config import RunSpec, UserError, decode, encode
 from tread_lab.config.signature import signature
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.data_digests import DataDigests
-from tread_lab.sweep.plan.storage import check_edit, store_plan
-from tread_lab.sweep.planned_sweep import load_sweep
+from tread_lab.sweep.plan import check_edit, store_plan
+from tread_lab.sweep.planned_sweep import DataDigests, load_sweep
 
 MODEL = {"depth": 2, "width": 16, "heads": 2}
 

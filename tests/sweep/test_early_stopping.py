@@ -16,8 +16,7 @@ from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Judgement
 from tread_lab.results import trials_frame
 from tread_lab.sweep.early_stopping import EarlyStopping
-from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.plan import Plan, store_plan
 from tread_lab.sweep.run_task import Report
 
 

@@ -11,8 +11,7 @@ from tread_lab.config import decode, encode
 from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.records.lab import Lab
 from tread_lab.results import trials_frame
-from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.plan import Plan, make_plan, store_plan
 from tread_lab.sweep.run_task import Report
 
 BASE = Experiment(name="small", run=encode(small_run()), sampler={"steps": 2, "sigma_max": 10})

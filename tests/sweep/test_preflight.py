@@ -15,14 +15,17 @@ from tests.made_data import normal, write_arrays
 from tests.sweep.plans import carry_out, tiny
 from tests.sweep.test_data_digests import write_set
 from tread_lab.config import RunSpec, UserError, decode, encode
-from tread_lab.config.evaluation import EvaluationDefaults, HeldoutSpec, SamplesSpec
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import (
+    EvaluationDefaults,
+    HeldoutSpec,
+    SamplesSpec,
+    decode_evaluations,
+)
 from tread_lab.config.metrics import ReferenceSpec
+from tread_lab.hardware import DeviceFacts, Devices
 from tread_lab.records.caveats import mixtures
 from tread_lab.records.lab import Lab
-from tread_lab.sweep import preflight as module
-from tread_lab.sweep.data_digests import DataDigests
-from tread_lab.sweep.plan.devices import DeviceFacts, Devices
+from tread_lab.sweep.planned_sweep import DataDigests
 from tread_lab.sweep.preflight import missing_files, preflight
 from tread_lab.sweep.task import Task
 from tread_lab.train.provenance import code_digest
@@ -74,13 +77,6 @@ def test_what_one_run_of_a_sweep_lacks_is_refused_whichever_it_is(
         with pytest.raises(UserError) as refusal:
             preflight(tasks, ROOMY)
         assert str(refusal.value).startswith(said)
-
-
-def test_compiled_blocks_need_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "no_compiler", lambda: "there is no gcc")
-    assert preflight([Task(tiny(execution={"compile": "auto"}))], ROOMY) == []
-    with pytest.raises(UserError, match=r"^execution\.compile: .*: there is no gcc; "):
-        preflight([Task(tiny(execution={"compile": "blocks"}))], ROOMY)
 
 
 def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(

@@ -11,9 +11,8 @@ from tests.sweep.plans import DEEP, plan_of, tiny
 from tests.sweep.test_task import child_of
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopwatch, hours_text
-from tread_lab.sweep.queues import ListQueue, TimedQueue
-from tread_lab.sweep.search.search_queue import SearchQueue
-from tread_lab.sweep.task import Task
+from tread_lab.sweep.search.suggest import SearchQueue
+from tread_lab.sweep.task import ListQueue, Task, TimedQueue
 
 
 def test_list_ends_when_its_tasks_end() -> None:

@@ -14,7 +14,7 @@ from tests.synthetic import Synthetic, tiny_spec, write_sweep
 from tread_lab.config import UserError, signature
 from tread_lab.config.run import InitSpec
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.plan import store_plan
 from tread_lab.sweep.removal import removal_of, remove
 
 SHARED = {signature(tiny_spec(None, steps=400)), signature(tiny_spec((2, 8), steps=400))}

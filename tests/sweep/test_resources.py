@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tread_lab.config import UserError
+from tread_lab.hardware import DeviceFacts, Devices
 from tread_lab.sweep import resources
-from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.resources import RunResources, devices_of, make_runner
 
 NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"))

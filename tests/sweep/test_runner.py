@@ -11,10 +11,9 @@ from tests.sweep.plans import tiny
 from tread_lab.config import UserError
 from tread_lab.config.errors import Unavailable
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.run_task import Report
 from tread_lab.sweep.runner import InlineRunner, Interrupted, UserErrors, stop_signals
-from tread_lab.sweep.task import Task
+from tread_lab.sweep.task import ListQueue, Task
 
 
 def test_stop_interrupts_only_running_tasks(lab: Lab) -> None:

@@ -16,7 +16,7 @@ from tread_lab.config.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
-from tread_lab.sweep.plan.plan import Plan
+from tread_lab.sweep.plan import Plan
 from tread_lab.sweep.task import (
     Task,
     done_share,

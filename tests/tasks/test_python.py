@@ -6,7 +6,7 @@ import pytest
 
 import tread_lab
 from tests.tasks.conftest import Command, trials
-from tread_lab.analysis.tables import published
+from tread_lab.analysis import paper_tables as published
 from tread_lab.records.lab import Lab
 
 

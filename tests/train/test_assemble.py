@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tests.backbones.published_dit import loaded, published_shapes, sit_forward, sit_state
 from tests.diffusion.images import drawn
@@ -17,7 +16,7 @@ from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, sma
 from tread_lab import draws
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.config import RunSpec, UserError, decode, encode, signature
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import decode_evaluations
 from tread_lab.data.source import open_data
 from tread_lab.diffusion import build_process
 from tread_lab.evaluate.export import export, load_exported
@@ -25,13 +24,10 @@ from tread_lab.records.lab import Lab, with_parents
 from tread_lab.train.assemble import (
     build_network,
     check_start,
-    fresh_network,
-    no_init,
     starting_weights,
     trained,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:init_from.file. the loss")  # of random weights
 DIT = {"depth": 3, "width": 16, "heads": 2}
 
 
@@ -63,23 +59,6 @@ def test_a_trained_network_equals_one_that_was_initialised_first(
     mine = dict(network.named_parameters()) | dict(network.named_buffers())
     assert mine.keys() == states.keys()
     assert all(torch.equal(mine[name], states[name]) for name in states)
-
-
-def test_making_a_network_draws_no_number_of_the_process() -> None:
-    before = torch.random.get_rng_state()
-    fresh_network(small_run(model=DIT))
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
-@pytest.mark.timeout(60)
-def test_draws_that_are_repeated_until_they_fit_end() -> None:
-    """torch redraws what is out of bounds, in another way where few draws are within them."""
-    bounds = [{}, {"a": 0.05}, {"a": -3.0, "b": -2.0}, {"a": 1.0, "b": 1.1}]
-    weights = [torch.full((3, 4), 99.0) for _ in bounds]
-    with no_init():
-        for tensor, ends in zip(weights, bounds, strict=True):
-            nn.init.trunc_normal_(nn.Parameter(tensor), **ends)
-    assert all(tensor.isnan().all() for tensor in weights)
 
 
 MODEL = "DiT-2x16x2/4"
@@ -198,18 +177,6 @@ def test_an_export_of_another_process_is_refused(lab: Lab) -> None:
         check_start(spec)
     with pytest.raises(UserError, match=r"^init_from.run: must train the same network \(model"):
         small_run(process="flow", init_from={"run": encode(first)})
-
-
-def test_weights_worse_than_zero_are_noticed(lab: Lab) -> None:
-    spec = small_run(train={"steps": 40, "batch": 16, "lr": 5e-3, "ema": 0.5})
-    (checkpoint,) = lab_with_a_run(lab.root, spec).run_of(spec).checkpoints.iterdir()
-    for process, noticed in (("edm", False), ("flow", True)):
-        tree = {"init_from": {"file": str(checkpoint)}, "process": process, "seed": int(noticed)}
-        child = small_run(**with_parents(tree, lab))
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            lab_with_a_run(lab.root, child)
-        assert any("if the network predicts zero" in str(w.message) for w in found) is noticed
 
 
 @pytest.mark.parametrize("weights", ["ema", "model"])

@@ -11,14 +11,20 @@ import torch
 
 from tread_lab.backbones.parts import rotary_positions, rotate, turned
 from tread_lab.config import RunSpec, UserError, decode
+from tread_lab.hardware import DeviceFacts, Devices
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing
-from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.preflight import preflight
 from tread_lab.sweep.task import Task
 from tread_lab.train.assemble import build_network
-from tread_lab.train.compiled import EAGER, INDUCTOR, arithmetic, compile_blocks, no_compiler
-from tread_lab.train.precision import autocast
+from tread_lab.train.precision import (
+    EAGER,
+    INDUCTOR,
+    arithmetic,
+    autocast,
+    compile_blocks,
+    has_compiler,
+)
 from tread_lab.train.trainer import Trainer
 
 LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True, "init": "official_code"}
@@ -120,15 +126,15 @@ def test_where_no_c_compiler_works_auto_is_eager_and_blocks_are_refused(
     runs = [spec(execution={"compile": asked}) for asked in ("auto", "blocks")]
     gpu = Devices((DeviceFacts("cuda", "H100", ("bf16",)),))
     assert arithmetic(runs[0], "cuda") == INDUCTOR and preflight([Task(runs[0])], gpu) == []
-    monkeypatch.setenv("CC", "false")
-    no_compiler.cache_clear()
+    monkeypatch.setenv("CC", "/no/compiler")
+    has_compiler.cache_clear()
     try:
         assert arithmetic(runs[0], "cuda") == EAGER
         assert preflight([Task(runs[0])], gpu) == []
-        with pytest.raises(UserError, match=r"execution.compile: blocks needs a C compiler: false"):
+        with pytest.raises(UserError, match=r"^execution.compile: must be auto or none"):
             preflight([Task(runs[1])], gpu)
     finally:
-        no_compiler.cache_clear()
+        has_compiler.cache_clear()
 
 
 def test_rotation_is_the_same_bitwise_without_complex_numbers() -> None:

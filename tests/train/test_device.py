@@ -55,18 +55,15 @@ def test_a_gpu_is_picked_with_its_index_and_cuda_alone_is_the_current_one(
     assert pick() == pick("cuda") == torch.device("cuda", 0)
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8", "whatever the first run asks for"
     assert (pick("cuda:1"), pick("cpu")) == (GPU_1, CPU)
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    assert pick("cuda") == pick() == GPU_1
 
 
 def test_an_index_beyond_the_gpus_is_refused_with_their_number(
     gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match=r"^--device cuda:2: 2 CUDA devices .*cuda:0 to cuda:1$"):
+    with pytest.raises(UserError, match=r"^--device: must be below cuda:2, got cuda:2$"):
         pick("cuda:2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(UserError, match=r"^--device cuda:1: 1 CUDA device is visible: cuda:0$"):
+    with pytest.raises(UserError, match=r"^--device: must be below cuda:1, got cuda:1$"):
         pick("cuda:1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(UserError, match=r"^--device cuda: no CUDA device is visible; try --device"):

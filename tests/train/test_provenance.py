@@ -9,7 +9,7 @@ import torch
 
 from tests.train.runs import small_run
 from tread_lab.train import provenance
-from tread_lab.train.compiled import INDUCTOR
+from tread_lab.train.precision import INDUCTOR
 from tread_lab.train.provenance import code_digest, decisive, fingerprint, of_nodes
 
 LATER = ({"compile": "blocks"}, {"compile": "none", "deterministic": True})

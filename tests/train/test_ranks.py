@@ -25,7 +25,7 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import ProcessLost, kind_of
 from tread_lab.train.checkpoint import save
 from tread_lab.train.loop import train
-from tread_lab.train.ranks import HereProcesses, OneProcess, Ranks
+from tread_lab.train.ranks import Processes, Ranks
 
 MASK = {"kind": "mask", "depth": 1, "width": 8, "heads": 2}
 CODE = {"kind": "ensemble", "form": "code", "weight": 0.1}
@@ -72,7 +72,7 @@ def assert_near(found: dict[str, list[float]], expected: dict[str, list[float]])
 @pytest.mark.parametrize("processes", [2, 4])
 def test_the_losses_of_long_runs_are_those_of_one_process(processes: int, tmp_path: Path) -> None:
     alone = losses_of(Ranks(CPU), 50, tmp_path / "one")
-    with HereProcesses(processes).open(CPU) as ranks:
+    with Processes(processes).open(CPU) as ranks:
         assert_near(losses_of(ranks, 50, tmp_path / "more"), alone)
 
 
@@ -86,7 +86,7 @@ class TestTogether:
     @pytest.fixture(scope="class")
     def opened(self, folder: RunFolder) -> Iterator[tuple[Ranks, Ranks]]:
         before = dict(os.environ)
-        with OneProcess().open(CPU) as one, HereProcesses(2).open(CPU) as two:
+        with Processes().open(CPU) as one, Processes(2).open(CPU) as two:
             assert dict(os.environ) == before
             assert (one.count, two.count, two.leads) == (1, 2, True)
             yield one, two
@@ -172,7 +172,7 @@ def test_a_killed_process_ends_the_attempt_as_one_that_died(tmp_path: Path) -> N
     before = children()
     torch.set_num_threads(5)  # more than there are cores
     with pytest.raises(ProcessLost, match=r"^rank 1 of the run is lost: .* code -9$") as lost:
-        with HereProcesses(2).open(CPU) as ranks:
+        with Processes(2).open(CPU) as ranks:
             (other,) = children() - before
             ranks.told(threads)
             assert threads(CPU, ranks) == 10
@@ -187,7 +187,7 @@ def test_a_lack_of_memory_of_any_process_ends_the_attempt_as_one(tmp_path: Path)
     """The other process gets no more memory than it has, and a wider network to train."""
     wide, before = run(2, model={"depth": 4, "width": 512, "heads": 2, "patch": 4}), children()
     with pytest.raises(ProcessLost, match=r"^rank 1 of the run is lost: .*out of memory$") as lost:
-        with HereProcesses(2).open(CPU) as ranks:
+        with Processes(2).open(CPU) as ranks:
             (other,) = children() - before
             trained(ranks, run(2), tmp_path / "first")
             size = int(Path(f"/proc/{other}/statm").read_text().split()[0])

@@ -21,8 +21,9 @@ from tread_lab.config.evaluation import (
     EvaluationSpec,
     SamplesSpec,
     at_steps,
+    decode_evaluations,
 )
-from tread_lab.config.evaluation_text import MetricNames, decode_evaluations
+from tread_lab.config.labels import MetricNames
 from tread_lab.config.load import evaluations_of, reference_of, sampler_settings
 from tread_lab.config.metrics import METRICS
 from tread_lab.config.signature import signature
@@ -31,8 +32,7 @@ from tread_lab.evaluate.measuring import measuring, open_evaluations
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import ProcessLost, RunState
-from tread_lab.sweep.plan.plan import started_tasks
-from tread_lab.sweep.plan.storage import load_plan
+from tread_lab.sweep.plan import load_plan, started_tasks
 from tread_lab.sweep.preflight import check_references
 from tread_lab.sweep.runner import UserErrors
 from tread_lab.train.device import pick

@@ -20,17 +20,23 @@ from tread_lab.config.labels import run_labels
 from tread_lab.config.load import load_sweep
 from tread_lab.config.metrics import OWN_FEATURES, by_extractor
 from tread_lab.config.units import counted
+from tread_lab.hardware import Devices, check_precisions
 from tread_lab.records.lab import Lab
 from tread_lab.records.stored_plan import plan_text
 from tread_lab.records.sweep_folder import Stopwatch
-from tread_lab.sweep.data_digests import DataDigests
-from tread_lab.sweep.plan.devices import Devices, check_precisions
-from tread_lab.sweep.plan.forecast import task_flops
-from tread_lab.sweep.plan.plan import Plan, pending_tasks, plan_sweep, started_tasks
-from tread_lab.sweep.plan.storage import check_edit, plan_with_costs, store_plan
-from tread_lab.sweep.queues import ListQueue, TaskQueue, TimedQueue
+from tread_lab.sweep.forecast import task_flops
+from tread_lab.sweep.plan import (
+    Plan,
+    check_edit,
+    pending_tasks,
+    plan_sweep,
+    plan_with_costs,
+    started_tasks,
+    store_plan,
+)
+from tread_lab.sweep.planned_sweep import DataDigests
 from tread_lab.sweep.resources import RunResources, devices_of, make_runner
-from tread_lab.sweep.task import Task, failed, reopen
+from tread_lab.sweep.task import ListQueue, Task, TaskQueue, TimedQueue, failed, reopen
 from tread_lab.tracking.live import MLFLOW, check_tracker, tracked
 
 if TYPE_CHECKING:
@@ -187,7 +193,7 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:
         ordered = sorted(longest_first, key=lambda task: task.run not in baselines)
         queue = ListQueue(ordered, after=plan.baselines_first)
     else:
-        from tread_lab.sweep.search.search_queue import SearchQueue  # imports optuna
+        from tread_lab.sweep.search.suggest import SearchQueue
 
         queue = SearchQueue(lab, plan)
     return TimedQueue(queue, plan.hours, Stopwatch(lab.sweep(plan.name)))

@@ -16,7 +16,7 @@ from tread_lab.config.labels import run_label
 from tread_lab.config.units import counts_text, duration
 from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.plan.forecast import evaluation_flops_left, task_flops
+from tread_lab.sweep.forecast import evaluation_flops_left, task_flops
 from tread_lab.sweep.run_task import QUEUED, UNDER_WAY, Report
 from tread_lab.sweep.runner import ReportHandler
 from tread_lab.sweep.task import Task, kept_share

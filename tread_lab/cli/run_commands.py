@@ -169,7 +169,7 @@ def cost(
     from tread_lab.cli.options import run_spec
     from tread_lab.config.load import load_experiment
     from tread_lab.cost.report import report, table
-    from tread_lab.sweep.plan.plan import with_whole_parents
+    from tread_lab.sweep.plan import with_whole_parents
 
     if experiment and ("=" in experiment or experiment.startswith("~")):
         overrides, experiment = [experiment, *overrides], None

@@ -18,8 +18,7 @@ from tread_lab.cli.console import (
     table,
 )
 from tread_lab.config.evaluation import AT
-from tread_lab.config.evaluation_text import MetricNames
-from tread_lab.config.labels import run_label, run_labels
+from tread_lab.config.labels import MetricNames, run_label, run_labels
 from tread_lab.config.units import counted, counts_text, duration
 from tread_lab.records.caveats import left_cells, left_note, mixtures
 from tread_lab.records.lab import Lab, run_states, run_status
@@ -115,7 +114,7 @@ def _runs_table(lab: Lab, name: str, states: Mapping[str, RunState], most: int) 
 
 def show_unfinished(lab: Lab, name: str) -> bool:
     """Say how many runs failed or lack measurements, and what to do; return whether any does."""
-    from tread_lab.sweep.plan.storage import load_plan
+    from tread_lab.sweep.plan import load_plan
     from tread_lab.sweep.task import failed, is_complete
 
     tasks = load_plan(lab.sweep(name)).tasks

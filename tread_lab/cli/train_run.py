@@ -10,22 +10,21 @@ from tread_lab.cli.options import DONE, INTERRUPTED, UNFINISHED, check_device, r
 from tread_lab.cli.progress import tasks_progress
 from tread_lab.cli.show_status import show_run
 from tread_lab.config.errors import UserError
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import decode_evaluations
+from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.load import load_experiment
-from tread_lab.config.treatments import check_treatments, ema_notices
+from tread_lab.hardware import Devices, check_precisions
 from tread_lab.hardware import gpus as visible_gpus
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
-from tread_lab.sweep.data_digests import DataDigests
-from tread_lab.sweep.plan.devices import Devices, check_precisions
-from tread_lab.sweep.plan.disk import disk_line
-from tread_lab.sweep.plan.plan import with_whole_parents
+from tread_lab.sweep.forecast import disk_line
+from tread_lab.sweep.plan import with_whole_parents
+from tread_lab.sweep.planned_sweep import DataDigests
 from tread_lab.sweep.preflight import check_references, preflight
-from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.run_task import WorkerInfo
 from tread_lab.sweep.runner import InlineRunner, Interrupted
-from tread_lab.sweep.task import Task, failed, is_complete, reopen, with_ancestors
-from tread_lab.train.ranks import HereProcesses, OneProcess, Processes
+from tread_lab.sweep.task import ListQueue, Task, failed, is_complete, reopen, with_ancestors
+from tread_lab.train.ranks import Processes
 
 
 def train_run(
@@ -84,7 +83,7 @@ def _complete(lab: Lab, task: Task, retried: Sequence[Task], runner: InlineRunne
 
 
 def together(gpus: int | None, processes: int | None, device: str | None) -> Processes:
-    """Return how the processes of a run come to be: one for each GPU, or some on CPUs.
+    """Return the processes of a run: one for each GPU, or some on CPUs.
 
     Raises:
         UserError: this machine has not so many GPUs, or the device is of the other kind.
@@ -96,5 +95,4 @@ def together(gpus: int | None, processes: int | None, device: str | None) -> Pro
         raise UserError(f"--device {device}: --gpus {gpus} takes the first GPUs; leave one out")
     if gpus and gpus > here:
         raise UserError(f"--gpus: {gpus} for a run, and this machine has {here}")
-    count = gpus or processes or 1
-    return OneProcess() if count == 1 else HereProcesses(count)
+    return Processes(gpus or processes or 1)

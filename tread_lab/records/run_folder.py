@@ -135,7 +135,7 @@ class RunFolder:
         return decode(EvaluationDefaults, read_json(path), str(path))
 
     def spec(self) -> RunSpec:
-        """Return the spec of the run; a folder of exported weights stands in for data without path.
+        """Return the spec of the run.
 
         Raises:
             UserError: its file is absent, damaged, or holds no spec of a run; names the file.
@@ -144,12 +144,9 @@ class RunFolder:
         if tree is None:
             raise UserError(f"{self.path / 'spec.yaml'}: must exist. Try the run's own command.")
         try:
-            spec = decode(RunSpec, tree)
+            return decode(RunSpec, tree)
         except UserError as error:
             raise UserError(f"{self.path / 'spec.yaml'}: {error}") from None
-        if self.exported and spec.data.path is None and not spec.data.is_embedded:
-            return replace(spec, data=replace(spec.data, path=str(self.path)))
-        return spec
 
     def trained_with(self) -> dict[str, list[str]]:
         """Return the frozen networks that attempts read, `weights clip-large`, with the digest of

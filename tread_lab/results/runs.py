@@ -12,8 +12,7 @@ import pandas as pd
 from tread_lab.config.cell import SharedParts, Tree, Trial
 from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import end_signature
-from tread_lab.config.evaluation_text import MetricNames
-from tread_lab.config.labels import cell_label
+from tread_lab.config.labels import MetricNames, cell_label
 from tread_lab.config.lengths import QUESTIONS
 from tread_lab.config.run import steps_alike
 from tread_lab.records.caveats import left_cells, mixed_runs

@@ -17,7 +17,7 @@ from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Judgement
-from tread_lab.sweep.plan.plan import Plan, pending_tasks
+from tread_lab.sweep.plan import Plan, pending_tasks
 from tread_lab.sweep.run_task import Report
 
 

@@ -1,22 +1,27 @@
-"""A sweep file as Python sees it before it runs: its trials and what they will cost."""
+"""A sweep file as Python sees it before it runs: its trials, their data and their cost."""
 
 from __future__ import annotations
 
+import functools
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
+from tread_lab.config.data import DataSpec
+from tread_lab.config.errors import UserError
 from tread_lab.config.labels import run_labels
 from tread_lab.config.load import load_sweep as load_file
+from tread_lab.config.run import RunSpec
 from tread_lab.config.units import amount, counted
 from tread_lab.cost.training import cost
+from tread_lab.hardware import Devices
 from tread_lab.records.lab import Lab, run_states
-from tread_lab.results.columns import plain
-from tread_lab.sweep.data_digests import DataDigests
-from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.plan import Plan, plan_sweep
+from tread_lab.sweep.plan import Plan, plan_sweep
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,10 @@ class PlannedSweep:
 
         Under a search these are the baselines that all cells share.
         """
+        import pandas as pd  # half a second, which a plan in the terminal does without
+
+        from tread_lab.results.columns import plain
+
         labels = run_labels(self.plan.trials)
         stopped = self.lab.sweep(self.plan.name).stopped()
         states = run_states(self.lab, labels, stopped)
@@ -55,6 +64,8 @@ class PlannedSweep:
     @property
     def left_out(self) -> pd.DataFrame:
         """One row per reason for which cells are left out: how many, and why."""
+        import pandas as pd
+
         rows = [(hole.count, hole.reason) for hole in (*self.plan.excluded, *self.plan.duplicates)]
         return pd.DataFrame(rows, columns=["cells", "reason"])
 
@@ -91,3 +102,32 @@ def load_sweep(
     name, sweep, experiment = load_file(file, overrides)
     plan = plan_sweep(lab, name, sweep, experiment, Devices.here(), DataDigests(lab).named)
     return PlannedSweep(plan, lab)
+
+
+class DataDigests:
+    """Fills in what the data of a run hold, before the run is signed.
+
+    Args:
+        say: hears of data that are read.
+    """
+
+    def __init__(self, lab: Lab, say: Callable[[str], None] = lambda line: None) -> None:
+        self._lab, self._say = lab, say
+
+    def named(self, spec: RunSpec) -> RunSpec:
+        """Return a run with the digests of its data and of those of its parents."""
+        if spec.init_from is not None and spec.parent is not None:
+            spec = replace(spec, init_from=replace(spec.init_from, run=self.named(spec.parent)))
+        if spec.data.is_embedded or spec.data.digest is not None:
+            return spec
+        return replace(spec, data=replace(spec.data, digest=self._digest(spec.data)))
+
+    @functools.cache  # noqa: B019
+    def _digest(self, data: DataSpec) -> str | None:
+        """Return the digest of data, `None` where they cannot be read: that is refused later."""
+        from tread_lab.data.content import content_digest  # torch
+
+        try:
+            return content_digest(data, self._lab.root / "cache", self._say)
+        except UserError:
+            return None

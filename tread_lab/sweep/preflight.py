@@ -18,14 +18,14 @@ from tread_lab.data.source import open_data
 from tread_lab.evaluate.extraction import SPACES
 from tread_lab.evaluate.fidelity import sha256
 from tread_lab.evaluate.measurable import check_measurable, check_samplers
-from tread_lab.evaluate.reference_file import reference_path
+from tread_lab.evaluate.references import reference_path
+from tread_lab.hardware import Devices
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import draw_routing
-from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.task import Task
 from tread_lab.train.assemble import check_start
-from tread_lab.train.compiled import no_compiler
 from tread_lab.train.joining import files_read
+from tread_lab.train.precision import has_compiler
 
 
 def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
@@ -106,9 +106,11 @@ def _noted(missing: dict[str, None]) -> Iterator[None]:
 
 def _check_compiler(specs: Sequence[RunSpec]) -> None:
     """Refuse blocks that are to be compiled where nothing compiles."""
-    asked = any(spec.execution.compile == "blocks" for spec in specs)
-    if asked and (why := no_compiler()) is not None:
-        raise UserError(f"execution.compile: blocks needs a C compiler: {why}; install gcc")
+    if any(spec.execution.compile == "blocks" for spec in specs) and not has_compiler():
+        raise UserError(
+            "execution.compile: must be auto or none without a C compiler, got blocks. Try"
+            " installing gcc."
+        )
 
 
 def _check_selections(tasks: Iterable[Task]) -> None:

@@ -22,13 +22,12 @@ from ray import cloudpickle, tune
 from ray.tune.search import Searcher
 
 from tread_lab.config.errors import Unavailable, UserError, first_line
+from tread_lab.hardware import DeviceFacts, Devices
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-from tread_lab.sweep.queues import TaskQueue
 from tread_lab.sweep.resources import RunResources, cpus_here
 from tread_lab.sweep.run_task import UNDER_WAY, AttemptFailed, Report, WorkerInfo, run_task
 from tread_lab.sweep.runner import Interrupted, ReportHandler, UserErrors, stop_signals
-from tread_lab.sweep.task import Task
+from tread_lab.sweep.task import Task, TaskQueue
 from tread_lab.train.device import model, pick, precisions
 from tread_lab.train.provenance import decisive, fingerprint, of_nodes
 

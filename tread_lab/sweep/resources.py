@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tread_lab.config.errors import UserError
-from tread_lab.hardware import gpus, usable_cpus
+from tread_lab.hardware import Devices, gpus, usable_cpus
 
 if TYPE_CHECKING:
     from tread_lab.sweep.early_stopping import EarlyStopping
-    from tread_lab.sweep.plan.devices import Devices
     from tread_lab.sweep.runner import Runner
 
 
@@ -96,10 +95,10 @@ def make_runner(
     """Return the runner `ray` or `inline`."""
     from tread_lab.sweep.run_task import WorkerInfo
     from tread_lab.sweep.runner import InlineRunner
-    from tread_lab.train.ranks import processes_here
+    from tread_lab.train.ranks import Processes
 
     worker = WorkerInfo(
-        processes=processes_here(resources.devices),
+        processes=Processes(resources.devices),
         hang_timeout=hang_timeout,
         runs_per_device=runs_per_device,
         stops_early=early,
@@ -119,8 +118,6 @@ def devices_of(executor: str, resources: RunResources) -> Devices:
         UserError: a run is to have more than there is.
         Unavailable: the cluster at RAY_ADDRESS does not answer.
     """
-    from tread_lab.sweep.plan.devices import Devices
-
     if executor == "ray" and os.environ.get("RAY_ADDRESS"):
         from tread_lab.sweep.ray_runner import cluster_devices
 

@@ -31,13 +31,10 @@ from tread_lab.records.run_folder import RunFolder, list_checkpoints, step_of
 from tread_lab.records.run_state import TRIES, Attempt, RunState, kind_of
 from tread_lab.sweep.run_costs import run_costs
 from tread_lab.sweep.task import Task, is_measured
-from tread_lab.train.assemble import has_lost_its_end
-from tread_lab.train.checkpoint import DamagedCheckpoint, newest_whole_step
-from tread_lab.train.device import PeakMemory, memory, name, release
+from tread_lab.train.device import check_memory, memory, name, peak_bytes, release, reset_peak
 from tread_lab.train.loop import Diverged, Progress, train
-from tread_lab.train.memory import check_memory
 from tread_lab.train.provenance import fingerprint, of_nodes, origin
-from tread_lab.train.ranks import OneProcess, Processes, Ranks
+from tread_lab.train.ranks import Processes, Ranks
 
 T = TypeVar("T")
 _POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on
@@ -86,7 +83,7 @@ class WorkerInfo:
     """
 
     driver: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    processes: Processes = field(default_factory=OneProcess)
+    processes: Processes = field(default_factory=Processes)
     hang_timeout: float | None = None
     runs_per_device: int = 1
     expected: Mapping[str, str] = field(default_factory=dict)
@@ -203,10 +200,6 @@ def _check_parent(lab: Lab, folder: RunFolder, spec: RunSpec) -> None:
     if spec.parent is None or folder.result() is not None or list_checkpoints(folder.checkpoints):
         return
     parent = lab.run_of(spec.parent)
-    measurable = parent.state().measurable
-    if measurable and has_lost_its_end(parent, newest_whole_step(parent.checkpoints)):
-        with parent.lock():
-            parent.reopen()
     state = parent.state()
     reason = f"init_from: run {parent.name} must be completed, got {state}"
     if not state.ended:
@@ -296,28 +289,20 @@ def _ended_if_silent(
 def _train_and_evaluate(
     lab: Lab, task: Task, device: torch.device, worker: WorkerInfo, report: Report
 ) -> Generator[Report, None, Report]:
-    """Train the run if it has no result, then evaluate it; return the last report.
-
-    If the last checkpoint is damaged, the run is trained again from the one before it.
-    """
+    """Train the run if it has no result, then evaluate it; return the last report."""
     folder = lab.run(task.run)
     with worker.processes.open(device) as ranks:
-        while True:
-            release(device)  # of the run before, or of the attempt that this one repeats
-            if folder.result() is None:
-                report = yield from _train(folder, task.spec, device, worker, ranks)
-                release(device)  # of the training
-            if not folder.state().measurable:
-                return report
+        release(device)  # of the run before, or of the attempt that this one repeats
+        if folder.result() is None:
+            report = yield from _train(folder, task.spec, device, worker, ranks)
+            release(device)  # of the training
+        if folder.state().measurable:
             try:
                 yield from _evaluate(lab, task, device, replace(report, phase="evaluate"), ranks)
-                return report
-            except DamagedCheckpoint:
-                folder.reopen()
             except Exploded as end:
                 facts = {"kind": "diverged", "step": folder.step(), "reason": str(end)}
                 folder.finish(RunState.DIVERGED, **facts)
-                return report
+        return report
 
 
 def _train(
@@ -326,7 +311,8 @@ def _train(
     """Train to the end and write the result; return the last report."""
     check_memory(spec, device.type, f"{device} ({name(device)})", memory(device), ranks.count)
     begun = max(map(step_of, list_checkpoints(folder.checkpoints)), default=0)
-    progress, peak = Progress(begun, spec.train.steps, math.nan), PeakMemory(device)
+    reset_peak(device)
+    progress = Progress(begun, spec.train.steps, math.nan)
     report = Report(folder.name, "train", begun, spec.train.steps)
     try:
         with closing(train(spec, folder, device, ranks)) as steps:  # type: ignore[type-var]
@@ -342,7 +328,7 @@ def _train(
         folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(end))
         return report
     mean_seconds = progress.seconds / max(progress.step, 1)
-    memory_used = peak.bytes() if progress.step > begun else None  # else without a training step
+    memory_used = peak_bytes(device) if progress.step > begun else None  # of training steps
     metrics = run_costs(folder, spec, device, ranks.count, mean_seconds, memory_used)
     if spec.precision == "fp16":
         metrics[metric_names.OVERFLOWS] = progress.overflows
@@ -366,7 +352,7 @@ def _evaluate(
             with closing(measuring(folder, spec, device, cache=cache, ranks=ranks)) as batches:
                 for done, total in batches:
                     yield replace(report, measured=done / total)
-        except (Unavailable, DamagedCheckpoint, Exploded):
+        except (Unavailable, Exploded):
             raise
         except UserError as error:  # the other evaluations may lack nothing
             user_errors.append(error)

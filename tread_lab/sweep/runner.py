@@ -12,9 +12,8 @@ import torch
 
 from tread_lab.config.errors import Unavailable, UserError
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.queues import TaskQueue
 from tread_lab.sweep.run_task import QUEUED, UNDER_WAY, AttemptFailed, Report, WorkerInfo, run_task
-from tread_lab.sweep.task import Task
+from tread_lab.sweep.task import Task, TaskQueue
 from tread_lab.train.device import pick
 
 ReportHandler = Callable[[Report], None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,16 +14,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tread_lab.config.errors import UserError
-from tread_lab.config.evaluation import in_words
 from tread_lab.records.durable import replacing
 from tread_lab.records.run_folder import list_checkpoints, step_of
-
-_SETTLED = 2 * 10**9  # ns after which a change of a file is sure to change its time
-_found_whole: set[tuple[Path, tuple[int, ...]]] = set()  # files by this process, and their stamps
-
-
-class DamagedCheckpoint(UserError):
-    """The last weights of a finished run cannot be read; they can be trained again."""
 
 
 @dataclass(frozen=True)
@@ -76,29 +67,6 @@ def _written(folder: Path, checkpoint: Checkpoint) -> Path:
     return path
 
 
-def newest_whole_step(folder: Path) -> int:
-    """Return the step of the newest undamaged checkpoint, 0 without any."""
-    return next((step_of(path) for path in list_checkpoints(folder) if is_whole(path)), 0)
-
-
-def is_whole(path: Path) -> bool:
-    """Return whether the bytes of a checkpoint are those that were written.
-
-    What this process has found whole it does not read again while size and times of the file stay.
-    """
-    try:
-        facts = path.stat()
-        stamp = facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
-        if (path, stamp) in _found_whole:
-            return True
-        whole = _digest(path) == _digest_in(path)
-    except OSError:
-        return False
-    if whole and facts.st_mtime_ns < time.time_ns() - _SETTLED:
-        _found_whole.add((path, stamp))
-    return whole
-
-
 def load_latest(folder: Path) -> Checkpoint | None:
     """Return the newest undamaged checkpoint or `None`; a warning names those passed over."""
     for path in list_checkpoints(folder):
@@ -122,7 +90,7 @@ def load_step(folder: Path, step: int) -> Checkpoint:
             return checkpoint
     why = "is damaged (checksum)" if paths else "is not there"
     steps = sorted({step_of(path) for path in list_checkpoints(folder)})
-    has = f"step{'s' * (len(steps) != 1)} {in_words(steps)}"
+    has = f"steps {', '.join(map(str, steps)) or 'none'}"
     raise UserError(
         f"checkpoint of step {step} {why} in {folder}, which has {has}; a run keeps the steps that"
         " its evaluations name when it is trained"
@@ -144,22 +112,19 @@ def load_weights(path: Path) -> Checkpoint:
 
 
 def _read(path: Path) -> Checkpoint | None:
-    if not is_whole(path):
-        return None
+    """Return a checkpoint, `None` where its bytes are not those that were written."""
     try:
-        return Checkpoint(step_of(path), *_tensors(path), _digest_in(path))
+        digest = _digest(path)
+        if digest == path.stem.rpartition("-")[2]:
+            return Checkpoint(step_of(path), *_tensors(path), digest)
     except (OSError, SafetensorError):
-        return None
+        pass
+    return None
 
 
 def _tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     with safe_open(path, framework="pt") as file:
         return {n: file.get_tensor(n) for n in file.keys()}, file.metadata() or {}  # noqa: SIM118
-
-
-def _digest_in(path: Path) -> str:
-    """Return the checksum in a checkpoint's name."""
-    return path.stem.rpartition("-")[2]
 
 
 def _digest(path: Path) -> str:

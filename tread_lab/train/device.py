@@ -7,15 +7,17 @@ import ctypes
 import functools
 import gc
 import os
-from pathlib import Path
 from typing import TypeVar
 
 import torch
 
 from tread_lab.config.errors import UserError
-from tread_lab.config.units import counted
+from tread_lab.config.run import RunSpec
+from tread_lab.config.units import amount, counted
+from tread_lab.cost.training import Cost, cost
 from tread_lab.hardware import AMPERE, OLDER, PEAK_FLOPS, SLOWER, limits, of_gpu, processor
 from tread_lab.hardware import CPU as CPU_PRECISIONS
+from tread_lab.train.precision import EAGER, arithmetic
 
 T = TypeVar("T")
 
@@ -25,7 +27,7 @@ CONTEXT = 10**9  # bytes of a GPU for CUDA's context, kernels and library worksp
 def pick(name: str | None = None) -> torch.device:
     """Return the named device, else a GPU, else the CPU; a GPU always with its index.
 
-    `cuda` alone is the process's current device. Where the CPU is named, CUDA is not touched.
+    `cuda` alone is the first one. Where the CPU is named, CUDA is not touched.
 
     Raises:
         UserError: the named device is not here.
@@ -45,19 +47,10 @@ def pick(name: str | None = None) -> torch.device:
     count = torch.cuda.device_count()
     # Else cuBLAS may vary; torch looks once, at the first product, which may be of another run.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    index = _current_gpu() if device.index is None else device.index
+    index = device.index or 0
     if index >= count:
-        visible = "1 CUDA device is visible: cuda:0"
-        if count > 1:
-            visible = f"{count} CUDA devices are visible: cuda:0 to cuda:{count - 1}"
-        raise UserError(f"--device {name}: {visible}")
+        raise UserError(f"--device: must be below cuda:{count}, got {name}")
     return torch.device("cuda", index)
-
-
-def _current_gpu() -> int:
-    """Return the process's current device: 0 until CUDA is initialised, which asking would do."""
-    begun: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    return torch.cuda.current_device() if begun else 0
 
 
 def use(device: torch.device, *, deterministic: bool = False) -> None:
@@ -163,43 +156,16 @@ def peak_flops(device: torch.device) -> float | None:
     return of_gpu(SLOWER | PEAK_FLOPS, name(device))
 
 
-class PeakMemory:
-    """The most memory in use since this was made: a GPU's allocator's, or the process's own.
-
-    Linux alone can forget a process's earlier peak (`/proc/self/clear_refs`).
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.device, self._known = device, True
-        if device.type == "cuda":
-            use(device)
-            torch.cuda.reset_peak_memory_stats(device)
-        else:
-            self._known = _forget_peak()
-
-    def bytes(self) -> int | None:
-        """Return the peak, or `None` where an earlier one cannot be told from it."""
-        if self.device.type == "cuda":
-            return torch.cuda.max_memory_allocated(self.device)
-        return _peak_resident() if self._known else None
+def reset_peak(device: torch.device) -> None:
+    """Count the peak of memory anew; a GPU has one."""
+    if device.type == "cuda":
+        use(device)
+        torch.cuda.reset_peak_memory_stats(device)
 
 
-def _forget_peak() -> bool:
-    """Set the peak of this process's resident memory back to what it is now, if that can be."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return True
-
-
-def _peak_resident() -> int | None:
-    """Return the bytes of resident memory at the peak (VmHWM, in kB)."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
+def peak_bytes(device: torch.device) -> int | None:
+    """Return the most memory in use of a GPU's allocator since `reset_peak`; `None` on a CPU."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
 def memory(device: torch.device) -> int:
@@ -208,3 +174,40 @@ def memory(device: torch.device) -> int:
         return int(torch.cuda.get_device_properties(device).total_memory) - CONTEXT
     allowed = limits("memory.max") + limits("memory/memory.limit_in_bytes")
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *allowed])
+
+
+def cost_on(spec: RunSpec, device_type: str) -> Cost:
+    """Return the cost of a run with the memory of its blocks as they are computed there."""
+    return cost(spec, compiled=arithmetic(spec, device_type) != EAGER)
+
+
+def check_memory(spec: RunSpec, device_type: str, label: str, free: int, devices: int = 1) -> None:
+    """Refuse a run whose training pass needs more memory than a device has.
+
+    Args:
+        label: what the device is called.
+        free: its bytes.
+        devices: how many like it share a batch.
+
+    Raises:
+        UserError: says how much that is, and names a micro-batch that fits.
+    """
+    price, share = cost_on(spec, device_type), spec.train.batch // devices
+    images = min(price.micro_batch, share)
+    if (needed := price.memory_at(images)) <= free:
+        return
+    routes = " + ".join(map(str, spec.routes)) or "dense"
+    need = f"{spec.model.name} {routes} needs about {amount(needed)}"
+    has = f"{label} has {amount(free)}"
+    fit = fitting_micro_batch(price, share, free)
+    remedy = f"one image a pass needs {amount(price.memory_at(1))}: take a larger device"
+    if fit:
+        remedy = f"execution.micro_batch={fit} needs {amount(price.memory_at(fit))}"
+    raise UserError(f"{need} at {images} images a pass, and {has}; {remedy}")
+
+
+def fitting_micro_batch(price: Cost, batch: int, free: int) -> int:
+    """Return the largest divisor of `batch` with which a run fits `free` bytes; 0 if none does."""
+    state = price.memory_at(0)
+    most = (free - state) // max(1, price.memory_at(1) - state)
+    return next((n for n in range(min(batch, most), 0, -1) if batch % n == 0), 0)

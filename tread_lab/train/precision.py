@@ -1,18 +1,23 @@
-"""The arithmetic of a pass: tf32 or exact matrix products, autocast, and fp16's loss scaling."""
+"""The arithmetic of a step: compiled blocks, tf32 or exact products, autocast, loss scaling."""
 
 from __future__ import annotations
 
 import functools
+import os
+import shutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from tread_lab.config.errors import lookup
+from tread_lab.config.model import BACKBONES
+from tread_lab.config.run import RunSpec
 
 # What a CPU calls its instructions for bf16 (`torch.cpu.get_capabilities`).
 UNITS = ("avx512_bf16", "amx_bf16", "amx_tile", "bf16", "sve_bf16")
@@ -193,3 +198,56 @@ class LossScaler:
         known |= {"scale": float(state["scale"]), "_growth_tracker": int(state["growth"])}
         self._scaler.load_state_dict(known)
         self.overflows.copy_(state["overflows"])
+
+
+# Graphs that blocks of one kind may need in a process that carries out many runs: two lengths for
+# each rate, times batch sizes, precisions, and passes with and without gradients.
+GRAPHS = 256
+
+EAGER, INDUCTOR = "eager", f"inductor {torch.__version__}"
+
+Backend = str | Callable[..., object]
+
+
+def arithmetic(spec: RunSpec, device_type: str) -> str:
+    """Return what computes the blocks of a run: `eager`, or the compiler and its version.
+
+    `auto` compiles on a GPU where there is a C compiler. Backbones whose blocks do not compile are
+    eager everywhere.
+    """
+    asked = spec.execution.compile
+    able = lookup(BACKBONES, spec.model.backbone, "model.backbone").compiles
+    if asked == "auto":
+        able = able and device_type == "cuda" and has_compiler()
+    return INDUCTOR if able and asked != "none" else EAGER
+
+
+@functools.cache
+def has_compiler() -> bool:
+    """Return whether there is a C compiler here, which inductor and Triton need."""
+    named = os.environ.get("CC", "").split()[:1]
+    return any(map(shutil.which, named or ("cc", "gcc", "clang")))
+
+
+def compile_blocks(network: nn.Module, *, backend: Backend = "inductor") -> None:
+    """Compile every block of a network in place; its parameters keep their names.
+
+    A block has one graph for each number of tokens it meets, the whole and the kept ones. Blocks of
+    equal shape share graphs, within a network and with the next one of the process. A graph break
+    and too many graphs raise, so that no run falls back to eager unnoticed.
+    """
+    from torch._dynamo import config  # a second of imports, which eager runs do without
+
+    # The compiler advises tf32 to every process that computes in exact fp32.
+    warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
+    config.recompile_limit = GRAPHS
+    config.accumulated_recompile_limit = 2 * GRAPHS
+    blocks: nn.ModuleList = network.get_submodule("blocks")  # type: ignore[assignment]
+    for block in blocks:
+        block.compile(backend=backend, dynamic=False, fullgraph=True)
+
+
+def compile_for(spec: RunSpec, network: nn.Module, device: torch.device) -> None:
+    """Compile the blocks of a run's network where `arithmetic` says so."""
+    if arithmetic(spec, device.type) != EAGER:
+        compile_blocks(network)

@@ -20,10 +20,9 @@ from tread_lab.backbones.selective_scan import fused_scan
 from tread_lab.config.data import DataSpec
 from tread_lab.config.run import RunSpec
 from tread_lab.data.source import both_parts
-from tread_lab.train.compiled import arithmetic
 from tread_lab.train.device import model, name
 from tread_lab.train.joining import systems_of
-from tread_lab.train.precision import bf16_products
+from tread_lab.train.precision import arithmetic, bf16_products
 
 # The modules that decide results; screens, tables, figures and executors do not.
 _BELOW = ("config", "draws.py", "routing", "diffusion", "backbones", "data")

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -25,7 +26,8 @@ from accelerate.utils import InitProcessGroupKwargs, patch_environment
 from torch import Tensor, distributed
 
 from tread_lab.config.errors import Unavailable, UserError
-from tread_lab.records.run_state import ProcessLost
+from tread_lab.records.run_state import ProcessLost, kind_of
+from tread_lab.train.device import release
 
 _STOP = -1  # what rank 0 says in place of a step
 _PATIENCE = timedelta(days=7)  # of a wait: deaths are seen, and the watchdog ends what hangs
@@ -36,7 +38,7 @@ _CPU = torch.device("cpu")
 OUT_OF_MEMORY = errno.ENOMEM  # exit code of a process beside rank 0 that memory did not suffice for
 
 
-T = TypeVar("T")
+Process = subprocess.Popen[bytes]
 # What rank 0 lets another process do beside it, on its device; it is sent as a pickle.
 Job = Callable[[torch.device, "Ranks"], None]
 
@@ -128,7 +130,7 @@ class Ranks:
 
 
 def _accelerator(device: torch.device) -> Accelerator:
-    """Devices and the exchange between them; the arithmetic is `engine.precision`'s.
+    """Devices and the exchange between them; the arithmetic is that of `precision`.
 
     accelerate keeps one device per process, by default the first GPU; a reused process must forget
     the last one. What rank 0 says goes by the CPU, so that no process waits for its GPU.
@@ -146,42 +148,22 @@ def _accelerator(device: torch.device) -> Accelerator:
         return Accelerator(**options)
 
 
-class Processes(Protocol):
-    """How the processes of a run come to be.
+@dataclass(frozen=True)
+class Processes:
+    """The processes of a run, which rank 0 starts beside itself; rank k has GPU number k."""
 
-    Attributes:
-        count: how many there are.
-    """
+    count: int = 1
 
-    @property
-    def count(self) -> int: ...
-    def open(self, device: torch.device) -> AbstractContextManager[Ranks]:
-        """Let there be the others within the block; as rank 0, return the ranks.
+    @contextmanager
+    def open(self, device: torch.device) -> Iterator[Ranks]:
+        """Run the other processes within the block; as rank 0, return the ranks.
 
         Raises:
             ProcessLost: one of them has ended.
         """
-
-
-@dataclass(frozen=True)
-class OneProcess:
-    """The calling process alone."""
-
-    count = 1
-
-    @contextmanager
-    def open(self, device: torch.device) -> Iterator[Ranks]:
-        yield Ranks(device)
-
-
-@dataclass(frozen=True)
-class HereProcesses:
-    """Processes of this machine, that rank 0 starts; on GPUs number k has that of number k."""
-
-    count: int
-
-    @contextmanager
-    def open(self, device: torch.device) -> Iterator[Ranks]:
+        if self.count == 1:
+            yield Ranks(device)
+            return
         store = distributed.TCPStore(  # type: ignore[attr-defined]
             _HERE, 0, self.count, is_master=True, wait_for_workers=False
         )
@@ -194,12 +176,12 @@ class HereProcesses:
             "TORCHELASTIC_RESTART_COUNT": "0",
             "OMP_NUM_THREADS": str(torch.get_num_threads()),
         }
-        followers: list[Follower] = []
+        followers: list[Process] = []
         try:
             for rank in range(1, self.count):
                 named = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
                 own = device if device.type == "cpu" else torch.device(device.type, rank)
-                followers.append(Follower({**shared, **named}, own))
+                followers.append(_follower({**shared, **named}, own))
             with _watched(followers):
                 with patch_environment(**shared, rank="0", local_rank="0"):
                     ranks = Ranks(device)
@@ -213,54 +195,63 @@ class HereProcesses:
         finally:
             for follower in followers:
                 follower.kill()
+                follower.communicate()
             Ranks.end()
 
 
-def processes_here(count: int) -> Processes:
-    """Return how `count` processes of a run come to be."""
-    return OneProcess() if count == 1 else HereProcesses(count)
+def _follower(environment: Mapping[str, str], device: torch.device) -> Process:
+    """Start a process of this machine that ends when rank 0 does, however that comes."""
+    words = [sys.executable, "-c", "from tread_lab.train.ranks import follow; follow()"]
+    return subprocess.Popen(
+        [*words, str(device)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+    )
 
 
-class Follower:
-    """A process of this machine that carries out `engine.follow`; it ends when rank 0 does, however
-    that comes."""
+def follow() -> None:
+    """As a process beside rank 0, carry out each job that rank 0 names until it names none.
 
-    def __init__(self, environment: Mapping[str, str], device: torch.device) -> None:
-        words = [sys.executable, "-m", "tread_lab.train.follower", str(device)]
-        self._process = subprocess.Popen(
-            words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, **environment},
-        )
+    Signals that ask to stop reach every process of a job; rank 0 hears them for all.
+    """
 
-    def ended(self) -> str | None:
-        """Return how it has ended, `None` while it runs."""
-        code = self._process.poll()
-        why = ", out of memory" if code == OUT_OF_MEMORY else ""
-        return None if code is None else f"process {self._process.pid} ended with code {code}{why}"
+    def end_with_parent() -> None:
+        sys.stdin.read()  # which rank 0 holds open as long as it lives
+        os._exit(1)
 
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # MKL may have taken fewer
+    for asks in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(asks, signal.SIG_IGN)
+    device = torch.device(sys.argv[1])
+    try:
+        ranks = Ranks(device)
+        while (job := ranks.told()) is not None:
+            job(device, ranks)
+            release(device)
+        ranks.end()
+    except Exception as error:
+        if kind_of(error) != "oom":
+            raise
+        sys.exit(OUT_OF_MEMORY)
 
 
-def _lost(followers: Sequence[Follower], within: float) -> str | None:
+def _lost(followers: Sequence[Process], within: float) -> str | None:
     """Return which follower has ended and how, within some seconds; `None` if all run."""
     until = time.monotonic() + within
     while True:
         for rank, follower in enumerate(followers, start=1):
-            if (how := follower.ended()) is not None:
-                return f"rank {rank} of the run is lost: {how}"
+            if (code := follower.poll()) is not None:
+                why = ", out of memory" if code == OUT_OF_MEMORY else ""
+                return f"rank {rank} of the run is lost: it ended with code {code}{why}"
         if time.monotonic() >= until:
             return None
         time.sleep(_POLL)
 
 
 @contextmanager
-def _watched(followers: Sequence[Follower]) -> Iterator[None]:
+def _watched(followers: Sequence[Process]) -> Iterator[None]:
     """End this process if another one has ended within the block and nothing here says so.
 
     A collective of gloo raises at once; one of NCCL, or the wait for a process that never came,

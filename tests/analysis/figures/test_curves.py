@@ -13,6 +13,7 @@ from tests.synthetic import (
     small,
     write_sweep,
 )
+from tread_lab.analysis import paper_tables
 from tread_lab.analysis.figures.curves import (
     Curves,
     best_rate,
@@ -28,7 +29,6 @@ from tread_lab.analysis.figures.time_to_equal import (
     draw_time_to_equal,
     published_time_to_equal,
 )
-from tread_lab.analysis.tables import published
 from tread_lab.records.durable import write_json
 from tread_lab.records.run_state import RunState
 from tread_lab.results import steps_frame, trials_frame
@@ -55,7 +55,7 @@ def test_the_cost_to_reach_a_value_is_read_between_points_by_its_logarithm() -> 
 def test_published_factors_are_the_printed_ones() -> None:
     found = published_time_to_equal()
     assert [round(f.value) for f in found.factors] == [14, 37]
-    printed = set(published.speed_ups()["factor"])
+    printed = set(paper_tables.speed_ups()["factor"])
     assert {"14", "37"} <= printed
     _, (ax,) = figure(width=3.4)
     draw_time_to_equal(found, ax)

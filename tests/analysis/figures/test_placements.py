@@ -24,7 +24,7 @@ from tread_lab.analysis.figures.placements import (
     routes,
 )
 from tread_lab.analysis.figures.points import Points, bare_rows
-from tread_lab.analysis.tables.paper_tables import sweep_table
+from tread_lab.analysis.paper_tables import sweep_table
 from tread_lab.config import UserError
 from tread_lab.results.ranking_table import ranking
 

@@ -9,15 +9,14 @@ import pytest
 
 from tests.pretender import Pretender
 from tests.sweep.plans import plan_of, tiny
-from tests.sweep.search.test_sampler import planned
+from tests.sweep.search.test_suggest import planned
 from tread_lab.config.sweep import StopEarlySpec
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Judgement, Suggestion
-from tread_lab.sweep.plan.storage import store_plan
-from tread_lab.sweep.search import search_queue
-from tread_lab.sweep.search.sampler import Observation
-from tread_lab.sweep.search.search_queue import SearchQueue
+from tread_lab.sweep.plan import store_plan
+from tread_lab.sweep.search import suggest as search_queue
+from tread_lab.sweep.search.suggest import Observation, SearchQueue
 
 
 def test_a_run_that_was_stopped_early_and_completed_since_is_measured(lab: Lab) -> None:

@@ -1,1 +1,0 @@
-"""The notebooks of the paper's figures, and what runs them."""

@@ -1,0 +1,222 @@
+"""A search: what it asks for depends on its seed and results alone, and survives what stops it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from typing import Any, get_args, get_type_hints
+
+import optuna
+import pytest
+
+from tests.pretender import Pretender
+from tests.sweep.plans import DEEP, plan_of, tiny
+from tread_lab.config import UserError
+from tread_lab.config.sweep import SearchSpec, StopEarlySpec
+from tread_lab.records.lab import Lab
+from tread_lab.records.sweep_folder import Judgement
+from tread_lab.results import trials_frame
+from tread_lab.sweep.plan import Plan, check_edit, load_plan, store_plan
+from tread_lab.sweep.search import suggest as sampler
+from tread_lab.sweep.search.space import Space
+from tread_lab.sweep.search.suggest import (
+    SAMPLERS,
+    Observation,
+    SearchQueue,
+    directions,
+    propose,
+)
+
+CELLS = [{"start": i, "end": j} for i in range(8) for j in range(i, 8)]
+
+
+def planned(**search: Any) -> Plan:
+    search = {"trials": 6, "startup": 3, "objectives": ["heldout/loss"], **search}
+    space = {"axes": {"route": {"start": "0..7", "end": "0..7"}}, "where": "start <= end"}
+    return plan_of(tiny(model=DEEP), "searched", **space, seeds=[0, 1], search=search)
+
+
+def cells(lab: Lab) -> list[dict[str, Any]]:
+    return [entry.cell for entry in lab.sweep("searched").suggestions()]
+
+
+def searched(lab: Lab, plan: Plan, **pretender: Any) -> Pretender:
+    store_plan(lab.sweep(plan.name), plan)
+    done = Pretender(lab, **pretender)
+    done.run(SearchQueue(lab, plan))
+    return done
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_no_cell_is_suggested_twice(sampler: str) -> None:
+    space, observations = Space(CELLS[:12]), list[Observation]()
+    goals = ["heldout/loss", "cost/train_flops"]
+    spec = SearchSpec(sampler=sampler, startup=3, objectives=tuple(goals))  # type: ignore[arg-type]
+    for _ in CELLS[:12]:
+        cell = propose(spec, goals, space, observations)
+        observations.append(Observation(cell, "measured", (float(cell % 5), float(cell))))
+    assert sorted(entry.cell for entry in observations) == list(range(12))
+
+
+def test_gp_finds_the_best_cell_in_less_than_half_the_space() -> None:
+    space, goals = Space(CELLS), ["heldout/loss"]
+    spec, observations = SearchSpec(sampler="gp", startup=6), list[Observation]()
+    while 0.0 not in [value for seen in observations for value in seen.values or ()]:
+        assert len(observations) < len(CELLS) // 2, observations
+        found = propose(spec, goals, space, observations)
+        cell = space.cells[found]
+        loss = float((cell["start"] - 2) ** 2 + (cell["end"] - 5) ** 2)
+        observations.append(Observation(found, "measured", (loss,)))
+
+
+def test_gp_keeps_away_from_cells_that_diverge() -> None:
+    space = Space([{"train.lr": k} for k in range(33)])
+    seen = [Observation(k, "measured", (-k,)) for k in (0, 8, 16)]  # better up to where it diverges
+    seen += [Observation(k, "bad") for k in (20, 24, 32)]
+    spec = SearchSpec(sampler="gp", startup=3)
+    seeds = range(3)
+    assert all(propose(replace(spec, seed=k), ["gap/heldout"], space, seen) < 20 for k in seeds)
+
+
+def test_unknown_sampler_is_refused() -> None:
+    assert set(SAMPLERS) == set(get_args(get_type_hints(SearchSpec)["sampler"]))
+    spec = SearchSpec(sampler="gpp")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"search\.sampler: unknown 'gpp', did you mean 'gp'"):
+        propose(spec, ["heldout/loss"], Space(CELLS), [])
+
+
+def test_objectives_have_their_direction() -> None:
+    goals = ["heldout/loss", "throughput/images_per_s", "is@10k"]
+    assert directions(goals) == ["minimize", "maximize", "maximize"]
+
+
+def test_stopped_run_is_bad_while_locked(lab: Lab) -> None:
+    plan = replace(planned(parallel=1), stop_early=StopEarlySpec())
+    store_plan(lab.sweep(plan.name), plan)
+    pretender, queue = Pretender(lab), SearchQueue(lab, plan)
+    while not (task := queue.next()).spec.routes:  # type: ignore[union-attr]
+        pretender.finish(task)  # type: ignore[arg-type]
+        queue.ended(task)  # type: ignore[arg-type]
+    other = queue.next()
+    assert task is not None and other is not None
+    for ended in (task, other):
+        folder = lab.run_of(ended.spec)
+        folder.create(ended.spec)
+        lab.sweep(plan.name).add_judgement(Judgement(folder.name, 5, 0.5))
+    with lab.run(task.run).lock():
+        queue.ended(task)
+        queue.ended(other)
+    assert [cell.state for cell in queue.observations] == ["bad"]
+    assert [cell.state for cell in SearchQueue(lab, plan).observations] == ["bad"]
+
+
+def test_suggestions_ignore_the_order_of_ends(lab: Lab, tmp_path: Any) -> None:
+    plan = planned(parallel=3, trials=6)
+    first = searched(lab, plan)
+    assert len(first.done) == 2 + 2 * 6  # baselines and cells, a run for each seed
+    assert [bool(task.spec.routes) for task in first.done[:3]] == [False, False, True]
+    for number in range(2):
+        other = Lab(tmp_path / str(number))
+        searched(other, plan, slots=6, order=random.Random(number))
+        assert cells(other) == cells(lab)
+
+
+def test_interrupted_search_repeats_its_suggestions(lab: Lab, tmp_path: Any) -> None:
+    plan, whole = planned(trials=6), Lab(tmp_path / "whole")
+    searched(whole, plan)
+    searched(lab, plan, most=7, slots=2)
+    before = cells(lab)
+    assert 0 < len(before) < 6
+    folder = lab.sweep("searched")
+    with folder.suggestions_path.open("a") as file:
+        file.write('{"number": 9, "cell"')  # torn in the middle of a write
+    again = searched(lab, plan)
+    assert cells(lab) == cells(whole)
+    assert len(again.done) == 2 + 2 * 6 - 7  # nothing that had ended was carried out again
+    assert len({task.spec for task in again.done}) == len(again.done)
+    elsewhere = Lab(tmp_path / "elsewhere")
+    shutil.copytree(whole.root / "runs", elsewhere.root / "runs")  # a run that exists is an answer
+    assert searched(elsewhere, plan).done == [] and cells(elsewhere) == cells(whole)
+
+
+def test_search_grows_with_its_trials(lab: Lab) -> None:
+    plan, folder = planned(trials=2), lab.sweep("searched")
+    store_plan(folder, plan)
+    stored = folder.plan()
+    searched(lab, plan)
+    assert len(load_plan(folder).tasks) == 2 + 2 * 2
+    frame = trials_frame(lab, "searched")
+    assert list(frame["role"]) == ["baseline"] * 2 + ["trial"] * 4
+    assert (frame["state"] == "completed").all()
+    more_trials = planned(trials=4)
+    more = searched(lab, more_trials)
+    assert len(more.done) == 2 * 2 and len(cells(lab)) == 4
+    again = folder.plan()
+    assert (stored.wanted, again.wanted) == (2, 4)
+    assert (again.trials[:2], again.created) == (stored.trials[:2], stored.created)
+    with pytest.raises(UserError, match=r"^search: "):
+        check_edit(folder, planned(seed=1))
+
+
+def test_suggestion_depends_on_seed_and_number() -> None:
+    chosen = []
+    for seed, seen in ((0, 0), (0, 1), (1, 0)):
+        spec, observations = SearchSpec(sampler="random", seed=seed), [Observation(35)] * seen
+        chosen.append(propose(spec, ["a"], Space(CELLS), observations))
+    assert chosen == [28, 19, 18]
+
+
+@pytest.mark.parametrize("kind", ["tpe", "gp"])
+def test_sampler_starts_at_random(
+    kind: Any,
+) -> None:
+    """Later it does as the results say, whatever the seed draws."""
+    seen = [Observation(cell, "measured", (float(cell),)) for cell in range(5, 11)]
+    chosen = {
+        (name, startup): propose(
+            SearchSpec(sampler=name, startup=startup, seed=4), ["heldout/loss"], Space(CELLS), seen
+        )
+        for name in ("random", kind)
+        for startup in (6, 7)
+    }
+    assert chosen[kind, 7] == chosen["random", 7] == chosen["random", 6] != chosen[kind, 6]
+
+
+def test_parallel_cells_are_bounded(lab: Lab) -> None:
+    """A cell waits for the results of all but the last two before it."""
+    plan = planned(parallel=3, trials=8)
+    queue = SearchQueue(lab, plan)
+    for _ in range(2):
+        task = queue.next()
+        assert task is not None
+        Pretender(lab).finish(task)
+        queue.ended(task)
+    running = [task for _ in range(20) if (task := queue.next()) is not None]
+    assert (len(running), len(queue.observations)) == (6, 3)
+    for task in running[2:4]:  # the second cell
+        Pretender(lab).finish(task)
+        queue.ended(task)
+    assert queue.next() is None and len(queue.observations) == 3
+    assert not queue.finished and not queue.over and queue.left[:14] == "7 trials left "
+
+
+def test_known_cell_becomes_the_nearest_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space, asked, wish = Space([{"start": k} for k in range(5)]), list[int](), [4]
+
+    class Insisting(optuna.samplers.RandomSampler):
+        def sample_independent(self, *_: Any) -> float:
+            asked.append(1)
+            return float(space.point(wish[0])["start"])
+
+    made = sampler.SamplerKind(lambda search, seed: Insisting(seed=seed), draws=3)
+    monkeypatch.setattr(sampler, "SAMPLERS", {"tpe": made})
+    verbosity = optuna.logging.get_verbosity()
+    seen = [Observation(4, "measured", (1.0,)), Observation(0)]
+    found = propose(SearchSpec(), ["heldout/loss"], space, seen)
+    assert found == 3 and len(asked) == 3
+    assert optuna.logging.get_verbosity() == verbosity
+    wish[0] = 2
+    assert propose(SearchSpec(), ["heldout/loss"], space, seen) == 2

@@ -1,0 +1,129 @@
+"""A stored plan is the plan that is loaded, and another plan under its name is noticed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from tests.sweep.plans import HELDOUT, plan_of, tiny
+from tread_lab.config import UserError
+from tread_lab.config.cell import ExcludedCells
+from tread_lab.records.lab import Lab
+from tread_lab.sweep.plan import Plan, load_plan, store_plan
+
+SAMPLES = {"samples": {"metrics": ["fd"], "count": 100, "reference": {"name": "r", "path": "a"}}}
+
+
+def planned(**more: Any) -> Plan:
+    return plan_of(tiny(), "p", **{"axes": {"route": ["0->1", "0->2"]}, "evaluate": [], **more})
+
+
+def test_a_plan_is_loaded_as_it_was_stored(lab: Lab) -> None:
+    axes = {"route": ["0->1", "0->2", "0->1"]}
+    sweep = {"question": "Why?", "where": "end < 2", "evaluate": ["fd@1k"], "seeds": [3, 4]}
+    plan = planned(axes=axes, **sweep)
+    store_plan(lab.sweep("p"), plan)
+    stored = lab.sweep("p").plan()
+    loaded = load_plan(lab.sweep("p"))
+    assert lab.sweep("p").plan_path.read_text() == stored.text()
+    assert loaded.trials == plan.trials and loaded.evaluations == plan.evaluations
+    assert (loaded.name, loaded.question, loaded.experiment) == ("p", "Why?", "tiny")
+    assert loaded.excluded == (ExcludedCells("where: end < 2", 1, ({"route": "0->2"},)),)
+    assert loaded.sources == json.loads(json.dumps(plan.sources))
+    assert loaded.duplicates == (ExcludedCells("written again", 1, ({"route": "0->1"},)),)
+
+
+def test_a_plan_of_several_baselines_is_one_text_however_it_is_made(lab: Lab) -> None:
+    plan = planned(axes={"route": ["0->1", "0->2"], "train.lr": [1e-3, 2e-3]})
+    store_plan(lab.sweep("p"), plan)
+    stored = lab.sweep("p").plan()
+    of_file = json.loads(lab.sweep("p").plan_path.read_text())["trials"]
+    assert len(stored.baselines) == 2 and stored.tree()["trials"] == of_file
+
+
+@pytest.mark.parametrize("search", [None, {"trials": 2, "objectives": ["cost/train_flops"]}])
+def test_the_same_plan_is_not_written_again(lab: Lab, search: Any) -> None:
+    folder = lab.sweep("p")
+    store_plan(folder, planned(search=search))
+    text = folder.plan_path.read_text()
+    store_plan(folder, planned(search=search))
+    store_plan(folder, load_plan(folder))
+    assert folder.plan_path.read_text() == text and len(folder.history()) == 1
+    if search is not None:  # whose number of cells may change, and pages say how many are to come
+        store_plan(folder, planned(search={**search, "trials": 7}))
+        assert folder.plan().wanted == 7
+
+
+def images(**fields: Any) -> dict[str, Any]:
+    samples = {**SAMPLES["samples"], **fields.pop("samples", {})}
+    return {
+        "evaluate": [{"samples": {**samples, "reference": {"name": "r", "path": "a", **fields}}}]
+    }
+
+
+def searched(**fields: Any) -> dict[str, Any]:
+    search = {"trials": 2, "objectives": ["heldout/loss"], **fields}
+    return {"search": search, "evaluate": [HELDOUT]}
+
+
+@pytest.mark.parametrize(
+    ("sweep", "changes"),
+    [
+        ({}, {"evaluate": ["fd@1k"]}),
+        ({}, {"axes": {"route": ["0->1", "1->2"]}}),
+        ({}, {"baseline": None}),
+        ({}, {"match": "train_flops"}),
+        ({}, {"seeds": [0, 1]}),
+        (images(), images(name="s")),
+        (searched(), searched(trials=9)),
+        (searched(), {"hours": 1.0}),
+    ],
+)
+def test_edited_file_is_stored_as_latest(
+    lab: Lab, sweep: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    plan, other, folder = planned(**sweep), planned(**{**sweep, **changes}), lab.sweep("p")
+    store_plan(folder, plan)
+    created = folder.plan().created
+    store_plan(folder, other)
+    assert folder.plan_path.read_text() == dataclasses.replace(other, created=created).text()
+    assert len(folder.history()) == 2
+
+
+@pytest.mark.parametrize(
+    ("sweep", "changes", "said"),
+    [
+        ({}, {"fixed": {"train.lr": 0.1}}, "^--name: "),
+        ({}, {"seeds": [1]}, "^--name: "),
+        (searched(), {"search": None}, "^search: "),
+        (searched(), searched(seed=5), "^search: "),
+        (searched(), searched(objectives=["cost/train_flops"]), "^search: "),
+        (searched(), {"axes": {"route": ["0->2", "0->1"]}}, "^search: "),
+        ({**searched(), "baseline": None}, {"seeds": [0, 1]}, "^search: "),
+    ],
+)
+def test_other_sweep_needs_another_name(
+    lab: Lab, sweep: dict[str, Any], changes: dict[str, Any], said: str
+) -> None:
+    folder = lab.sweep("p")
+    store_plan(folder, planned(**sweep))
+    text = folder.plan_path.read_bytes()
+    with pytest.raises(UserError, match=said):
+        store_plan(folder, planned(**{**sweep, **changes}))
+    assert folder.plan_path.read_bytes() == text and len(folder.history()) == 1
+
+
+def test_the_space_of_a_search_is_stored_and_checked() -> None:
+    def searched(*routes: str) -> Plan:
+        search, evaluate = {"trials": 1, "objectives": ["heldout/loss"]}, ["heldout_loss"]
+        return planned(axes={"route": [*routes]}, search=search, evaluate=evaluate)
+
+    stored = searched("0->1", "0->2")
+    assert stored.space == ({"route": "0->1"}, {"route": "0->2"}) and stored.search is not None
+    assert stored.search["objectives"] == ["heldout/loss"] and "trials" not in stored.search
+    space = stored.search["space"]
+    assert (space["cells"], space["checksum"]) == (2, "059f24d88d679056")
+    assert planned().space == () and planned().search is None

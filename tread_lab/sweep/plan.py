@@ -1,0 +1,440 @@
+"""The plan of a sweep: its trials, their tasks and cost, and plan.json, which stores it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from random import Random
+from typing import Any, TypeVar
+
+from tread_lab.config.cell import Cell, SharedParts, Spec, Tree, Trial
+from tread_lab.config.decode import decode, encode
+from tread_lab.config.errors import UserError, lookup, suggest
+from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
+from tread_lab.config.labels import count_label
+from tread_lab.config.lengths import check_treatments, ema_notices
+from tread_lab.config.metrics import extractor_for
+from tread_lab.config.run import RunSpec
+from tread_lab.config.signature import settings_signature
+from tread_lab.config.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.cost.training import cost
+from tread_lab.hardware import Devices
+from tread_lab.records import metric_names
+from tread_lab.records.durable import digest, write_text
+from tread_lab.records.lab import Lab, with_parents
+from tread_lab.records.stored_plan import PlanOf
+from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.sweep.expand import Completion, Expansion, expand
+from tread_lab.sweep.forecast import Speed, TrainSeconds, disk_bytes, name_of_kind
+from tread_lab.sweep.task import Task, is_complete, with_ancestors
+
+T = TypeVar("T", SweepSpec, Experiment)
+Cells = dict[str, tuple[Trial[RunSpec], ...]]
+
+
+@dataclass(frozen=True)
+class Plan(PlanOf[RunSpec]):
+    """A plan that can be run: its trials in order, baselines first.
+
+    Under a search, `trials` are the baselines that all cells share. A plan that was loaded has no
+    `cells`; its `trials` include the suggested ones.
+
+    Attributes:
+        cells: what a search chooses from: the runs of every cell that is not excluded and of its
+            baselines, by the text of the cell.
+        search_spec, stop_early: of the sweep file at hand; `None` where a plan was loaded.
+    """
+
+    cells: Cells = field(default_factory=Cells, repr=False)
+    search_spec: SearchSpec | None = None
+    stop_early: StopEarlySpec | None = None
+
+    @cached_property
+    def evaluations(self) -> tuple[EvaluationSpec, ...]:
+        """Every evaluation on its own: those of the same images stay as they were first planned."""
+        written = ([tree] for tree in self.evaluations_as_written)
+        return tuple(chain.from_iterable(map(decode_evaluations, written)))
+
+    def trials_of(self, *cells: Cell) -> tuple[Trial[RunSpec], ...]:
+        """Return the runs of some cells: of each one a seed, those of its baselines first."""
+        return tuple(trial for cell in cells for trial in self.cells[repr(cell)])
+
+    def tasks_of(self, trials: Iterable[Trial[RunSpec]]) -> tuple[Task, ...]:
+        """Return the distinct tasks of some trials, parents first."""
+        specs = {trial.run: trial.spec for trial in trials}
+        defaults = self.evaluation_defaults
+        return with_ancestors(Task(spec, self.evaluations, defaults) for spec in specs.values())
+
+    @cached_property
+    def tasks(self) -> tuple[Task, ...]:
+        """Every task once, parents first, although trials may share a run or a parent."""
+        return self.tasks_of(self.trials)
+
+    def price(self, spec: RunSpec) -> float:
+        """Return what the training of a run costs: seconds where these are matched, else FLOPs."""
+        if self.match == "train_seconds":
+            return Speed(*self.sources["speeds"][name_of_kind(spec)]).train_seconds(spec)
+        return cost(spec).train_flops
+
+    @property
+    def parents(self) -> int:
+        """The number of runs that are no trials, and others start from them."""
+        return len(self.tasks) - len({trial.run for trial in self.trials})
+
+    @property
+    def possible_trials(self) -> tuple[Trial[RunSpec], ...]:
+        """Every trial that may run: under a search those of all cells, shared ones repeatedly."""
+        if self.search_spec is None:
+            return self.trials
+        return tuple(trial for own in self.cells.values() for trial in own)
+
+    @cached_property
+    def possible_tasks(self) -> tuple[Task, ...]:
+        return self.tasks if self.search_spec is None else self.tasks_of(self.possible_trials)
+
+    @property
+    def baselines_first(self) -> dict[str, str]:
+        """By run, the baseline that must have ended before, because the run is judged by it."""
+        if self.stop_early is None:
+            return {}
+        return {trial.run: trial.baseline for trial in self.possible_trials if trial.baseline}
+
+    def open_tasks(self, lab: Lab) -> list[Task]:
+        """Return the tasks of the plan with something left to do."""
+        return self.open_of(lab, self.tasks)
+
+    def open_of(self, lab: Lab, tasks: Iterable[Task]) -> list[Task]:
+        """Return those of `tasks` with something left to do; one stopped early has nothing."""
+        stopped = lab.sweep(self.name).stopped() if self.stop_early else {}
+
+        def is_stopped(task: Task) -> bool:
+            return task.run in stopped and lab.run(task.run).result() is None
+
+        return [task for task in tasks if not is_complete(lab, task) and not is_stopped(task)]
+
+    @property
+    def train_flops(self) -> int:
+        return sum(cost(task.spec).train_flops for task in self.tasks)
+
+    @property
+    def disk_bytes(self) -> int:
+        return disk_bytes(self.tasks)
+
+
+def with_whole_parents(part: T, lab: Lab) -> T:
+    """Return a sweep or experiment in which the spec of each parent replaces its signature.
+
+    Raises:
+        UserError: the lab has no such run, or several.
+    """
+    return decode(type(part), with_parents(vars(part), lab))
+
+
+def plan_sweep(
+    lab: Lab,
+    name: str,
+    sweep: SweepSpec,
+    experiment: Experiment,
+    devices: Devices,
+    whole: Completion,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+) -> Plan:
+    """Return the plan of a sweep with what only its lab knows: the specs of parents.
+
+    Args:
+        whole: completes each run before it is signed, such as `DataDigests.named`.
+    """
+    full, base = with_whole_parents(sweep, lab), with_whole_parents(experiment, lab)
+    stored = lab.sweep(name).stored_plan()
+    seconds = TrainSeconds(lab, devices, stored.sources.get("speeds", {}) if stored else {})
+    plan = make_plan(name, full, base, devices.names(), seconds, whole)
+    if (seed := base.run.get("seed", sweep.seeds[0])) not in sweep.seeds:
+        say(f"the seed of {base.name} is {seed}, and this sweep trains seeds={[*sweep.seeds]}")
+    specs = [trial.spec for trial in plan.possible_trials]
+    check_treatments(specs)
+    for line in ema_notices(specs):
+        say(line)
+    return plan
+
+
+def make_plan(
+    name: str,
+    sweep: SweepSpec,
+    experiment: Experiment,
+    facts: Mapping[str, Any] | None = None,
+    seconds: TrainSeconds | None = None,
+    whole: Completion = lambda spec: spec,
+) -> Plan:
+    """Expand a sweep into its plan; write nothing.
+
+    Args:
+        facts: further names that the sweep's `where` may use.
+        whole: completes each run before it is signed.
+    """
+    timed = sweep.match == "train_seconds"
+    price = seconds if timed else lambda spec: cost(spec).train_flops
+    expansion = expand(sweep, experiment, facts, price, whole)
+    speeds = {"speeds": seconds.stored} if timed and seconds is not None else {}
+    search, cells = sweep.search, Cells()
+    if search is not None:
+        objectives = objectives_of(search, sweep, expansion.evaluations, expansion.trials)
+        search, cells = replace(search, objectives=objectives), _cells(expansion)
+    return Plan(
+        name=name,
+        question=sweep.question,
+        experiment=experiment.name,
+        trials=expansion.trials if search is None else _shared(expansion, cells),
+        evaluate=tuple(encode(expansion.evaluations)),
+        sources={"sweep": encode(sweep), "experiment": encode(experiment), **speeds},
+        excluded=expansion.excluded,
+        duplicates=expansion.duplicates,
+        search=None if search is None else _search_tree(search, cells),
+        space=tuple(own[-1].cell for own in cells.values()),
+        cells=cells,
+        search_spec=search,
+        stop_early=sweep.stop_early,
+    )
+
+
+def _cells(expansion: Expansion) -> Cells:
+    """Return the trials of each cell of an expansion, those of its baselines first."""
+    baselines = {trial.run: trial for trial in expansion.trials if trial.role == "baseline"}
+    cells: dict[str, dict[str, Trial[RunSpec]]] = {}
+    for trial in (trial for trial in expansion.trials if trial.role == "trial"):
+        own = cells.setdefault(repr(trial.cell), {})
+        if trial.baseline in baselines:
+            own[f"baseline {trial.baseline}"] = baselines[trial.baseline]
+        own[trial.run] = trial  # at rate 0 the run of its own baseline
+    return {
+        name: tuple(sorted(own.values(), key=lambda trial: trial.role != "baseline"))
+        for name, own in cells.items()
+    }
+
+
+def _search_tree(search: SearchSpec, cells: Cells) -> Tree:
+    """Return how a search chooses and from what, without the number of trials, which may change."""
+    settings = {name: value for name, value in encode(search).items() if name != "trials"}
+    runs = "\n".join(sorted({trial.run for own in cells.values() for trial in own}))
+    checksums = {"checksum": digest("\n".join(cells)), "runs": digest(runs)}
+    return {**settings, "space": {"cells": len(cells), **checksums}}
+
+
+def _shared(expansion: Expansion, cells: Cells) -> tuple[Trial[RunSpec], ...]:
+    """Return the baselines that every cell is compared with, and their controls."""
+    shared = set.intersection(*({trial.run for trial in own} for own in cells.values()))
+    of_shared = {"baseline": lambda t: t.run in shared, "control": lambda t: t.baseline in shared}
+    return tuple(t for t in expansion.trials if t.role in of_shared and of_shared[t.role](t))
+
+
+def pending_tasks(plan: Plan, lab: Lab) -> list[Task]:
+    """Return the open tasks in order; cells from all over the space stand for later suggestions."""
+    if plan.search_spec is None:
+        return plan.open_tasks(lab)
+    cells = _suggested_cells(plan, lab)
+    suggested = set(map(repr, cells))
+    later = [cell for cell in plan.space if repr(cell) not in suggested]
+    cells += _spread(later, plan.search_spec.trials - len(cells))
+    trials = (*plan.trials, *plan.trials_of(*cells))
+    return plan.open_of(lab, plan.tasks_of(trials))
+
+
+def started_tasks(plan: Plan, lab: Lab) -> tuple[Task, ...]:
+    """Return the tasks of the sweep so far: those of its plan and of the suggested cells."""
+    if plan.search_spec is None:
+        return plan.tasks
+    suggested = plan.trials_of(*_suggested_cells(plan, lab))
+    return plan.tasks_of([*plan.trials, *suggested])
+
+
+def _suggested_cells(plan: Plan, lab: Lab) -> list[Cell]:
+    return [entry.cell for entry in lab.sweep(plan.name).suggestions()]
+
+
+def _spread(cells: Sequence[Cell], count: int) -> list[Cell]:
+    """Return at most `count` of the cells, one at random of each of equal parts of their order: at
+    equal distances all could have the same value of an axis."""
+    n, count, random = len(cells), min(count, len(cells)), Random(0)
+    return [cells[random.randrange(k * n // count, (k + 1) * n // count)] for k in range(count)]
+
+
+_COSTS = (
+    metric_names.TRAIN_FLOPS,
+    metric_names.FAMILY_FLOPS,
+    metric_names.TRAIN_SECONDS,
+    metric_names.STEP_SECONDS,
+    metric_names.IMAGES_PER_S,
+    metric_names.PEAK_MEMORY,
+)
+_MEASURED = {  # by kind of evaluation; `samples` lists its own metrics
+    "heldout_loss": (
+        metric_names.HELDOUT_LOSS,
+        metric_names.HELDOUT_ROUTED,
+        metric_names.GAP_TRAIN,
+        metric_names.GAP_HELDOUT,
+        metric_names.GAP_ROUTE,
+    ),
+    "layer_similarity": (metric_names.SIMILARITY,),
+}
+
+
+def objectives_of(
+    search: SearchSpec,
+    sweep: SweepSpec,
+    evaluations: Sequence[EvaluationSpec],
+    trials: Sequence[Trial[RunSpec]],
+) -> tuple[str, ...]:
+    """Return the objectives of a search under their full names: `fd@1k` is short for one.
+
+    By default cells are compared as a ranking compares them: by the gap in held-out loss, or by the
+    loss itself where an axis moves the baseline.
+
+    Raises:
+        UserError: an objective is a gap in a sweep without baseline, is measured by no evaluation
+            or by several, or has no better value.
+    """
+    has_baseline, sources = sweep.baseline is not None, {t.spec.data.source for t in trials}
+    default = metric_names.GAP_HELDOUT if _gaps_rank(trials) else metric_names.HELDOUT_LOSS
+    at_end = (spec for spec in evaluations if spec.step is None)
+    measured = [names for spec in at_end for names in _measured(spec, sources)]
+    full_names = {short: full for full, short in measured}
+    names = [*_COSTS, *(full for full, _ in measured)]
+    counts = Counter(n for n in names if has_baseline or not n.startswith("gap/"))
+    objectives = tuple(full_names.get(name, name) for name in search.objectives or (default,))
+    choices = [metric for metric in counts if metric_names.metric_kind(metric).better]
+    for name in objectives:
+        if name not in choices:
+            raise UserError(
+                "search.objectives: must be a metric that the sweep measures at the end of a run"
+                f" (a gap also requires a baseline), got {name!r}{suggest(name, choices)}"
+            )
+        if counts[name] > 1:
+            raise UserError(
+                f"search.objectives: must be of one evaluation, got {counts[name]} that measure"
+                f" {name}. Try leaving one."
+            )
+    return objectives
+
+
+def _gaps_rank(trials: Sequence[Trial[RunSpec]]) -> bool:
+    """Return whether cells are compared by differences to their baselines, as in a ranking."""
+    baselines = (trial for trial in trials if trial.role == "baseline")
+    kinds = {settings_signature(baseline.spec) for baseline in baselines}
+    if len(kinds) < 2:
+        return bool(kinds)
+    from tread_lab.results.ranking import scales_loss  # pandas
+
+    axes = {axis for trial in trials for axis in trial.cell}
+    values = {axis: [trial.cell.get(axis) for trial in trials if trial.cell] for axis in axes}
+    return any(map(scales_loss, axes, values.values()))
+
+
+def _measured(spec: EvaluationSpec, sources: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the full name and the short name of every metric of an evaluation."""
+    if not isinstance(spec, SamplesSpec):
+        yield from ((name, name) for name in lookup(_MEASURED, spec.kind, "evaluate"))
+        return
+    for metric in spec.metrics:
+        short, heldout = f"{metric}@{count_label(spec.count)}", spec.reference is None
+        for extractor in {extractor_for(metric, source) for source in sources}:
+            full = metric_names.sample_metric(metric, extractor, spec.count, heldout=heldout)
+            yield full, short
+
+
+def store_plan(folder: SweepFolder, plan: Plan) -> None:
+    """Write a plan and append it to the sweep's history, unless it is the stored one.
+
+    Raises:
+        UserError: as `check_edit`.
+    """
+    check_edit(folder, plan)
+    stored, now = folder.stored_plan(), time.time()
+    written = dataclasses.replace(plan, created=now if stored is None else stored.created)
+    if stored is not None and stored.text() == written.text():
+        return
+    folder.drawn_path.unlink(missing_ok=True)  # figures are of the former plan
+    folder.add_accepted(written, now)
+    write_text(folder.plan_path, written.text())
+
+
+def check_edit(folder: SweepFolder, plan: Plan) -> None:
+    """Refuse a file that is another sweep than the stored plan of its name.
+
+    Raises:
+        UserError: no run is in both, or a search has other cells, evaluations or settings.
+    """
+    stored = folder.stored_plan()
+    if stored is None:
+        return
+    if plan.search is not None or stored.search is not None:
+        if _searched(stored) != _searched(plan):
+            raise UserError(
+                f"search: must stay as planned under {plan.name!r} but for trials and hours. Try"
+                " another --name."
+            )
+    elif not {trial.run for trial in stored.trials} & {trial.run for trial in plan.trials}:
+        raise UserError(
+            f"--name: must be new where no run is shared, got {plan.name!r}. Try another --name."
+        )
+
+
+def _searched(plan: PlanOf[Spec]) -> Any:
+    """Return what must not change under the name of a search."""
+    evaluations = [_without_path(tree) for tree in plan.evaluate]
+    return evaluations, plan.search, [(t.run, t.baseline) for t in plan.trials]
+
+
+def _without_path(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the tree of an evaluation without the place of its reference, which is not signed."""
+    if not evaluation.get("reference"):
+        return evaluation
+    return {**evaluation, "reference": {"name": evaluation["reference"]["name"]}}
+
+
+def load_plan(folder: SweepFolder) -> Plan:
+    """Return the stored plan, its specs decoded.
+
+    Raises:
+        UserError: there is none, or it cannot be read; names its file.
+    """
+    stored, decoded = folder.plan(), SharedParts().run
+    fields = {field.name: getattr(stored, field.name) for field in dataclasses.fields(stored)}
+    try:
+        trials = [Trial(**{**vars(t), "spec": decoded(t.spec)}) for t in stored.trials]
+        plan = Plan(**{**fields, "trials": tuple(trials)})
+        assert plan.evaluations is not None  # decoded here
+    except UserError as error:
+        raise error.at(str(folder.plan_path)) from None
+    return plan
+
+
+def plan_with_costs(plan: Plan) -> dict[str, Any]:
+    """Return `plan.json` with counts and costs, the same bytes on every machine at any time."""
+    specs = {task.run: task.spec for task in plan.tasks}
+    roles = Counter(trial.role for trial in plan.trials)
+    counts = {
+        "trials": roles["trial"],
+        "baselines": roles["baseline"],
+        "controls": roles["control"],
+        "parents": plan.parents,
+        "runs": len(specs),
+        "evaluations": len(plan.evaluations),
+        "holes": sum(hole.count for hole in plan.excluded),
+        "duplicates": sum(same.count for same in plan.duplicates),
+    }
+    costs = {"train_flops": plan.train_flops, "disk_bytes": plan.disk_bytes}
+    runs = {run: _price(spec) for run, spec in specs.items()}
+    tree = dataclasses.replace(plan, created=None).tree()
+    return {**tree, "counts": counts, "cost": costs, "runs": runs}
+
+
+_PRICES = ("parameters", "train_flops", "speedup", "checkpoint_bytes")
+
+
+def _price(spec: RunSpec) -> dict[str, float]:
+    return {name: round(getattr(cost(spec), name), 4) for name in _PRICES}

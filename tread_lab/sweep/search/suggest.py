@@ -1,0 +1,279 @@
+"""Suggests the cells of a search, one when a slot is free, and observes how their runs end."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
+from optuna.trial import TrialState, create_trial
+
+from tread_lab.config.cell import Spec, Trial
+from tread_lab.config.errors import lookup
+from tread_lab.config.labels import cell_text
+from tread_lab.config.run import RunSpec
+from tread_lab.config.sweep import SearchSpec
+from tread_lab.config.units import counted
+from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import lower_is_better
+from tread_lab.records.run_state import RunState
+from tread_lab.records.sweep_folder import Suggestion
+from tread_lab.sweep.plan import Plan
+from tread_lab.sweep.search.space import Space
+from tread_lab.sweep.search.values import cell_values
+from tread_lab.sweep.task import ListQueue, Task
+
+
+class SearchQueue:
+    """Hands out the runs of the baselines, then of one suggested cell after another.
+
+    A suggestion stands in the sweep's folder before any of its runs starts. Suggestions that an
+    earlier session left open come first.
+    """
+
+    stop = False
+
+    def __init__(self, lab: Lab, plan: Plan) -> None:
+        assert plan.search_spec is not None
+        self.lab, self.plan, self.folder = lab, plan, lab.sweep(plan.name)
+        self.search, self.space = plan.search_spec, Space(plan.space)
+        self._wanted = min(self.search.trials, len(self.space))
+        self._ended: set[str] = set()  # runs, in this session
+        self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
+        self.observations: list[Observation] = []  # of the suggested cells, in order
+        for suggestion in self.folder.suggestions():
+            self._add(suggestion)
+        self._observe()
+
+    @property
+    def finished(self) -> bool:
+        return self._suggests_no_more and self._queue.finished
+
+    @property
+    def _suggests_no_more(self) -> bool:
+        return len(self.observations) >= self._wanted
+
+    @property
+    def over(self) -> bool:
+        return self.finished and self._queue.over
+
+    @property
+    def left(self) -> str:
+        waiting = [self.space.cells[o.cell] for o in self.observations if not o.over]
+        over = len(self.observations) - len(waiting)
+        suggested = f" ({'; '.join(map(cell_text, waiting))} suggested)" if waiting else ""
+        return f"{counted(self._wanted - over, 'trial')} left{suggested}"
+
+    def next(self) -> Task | None:
+        while (task := self._queue.next()) is None and self._may_suggest():
+            self._suggest()
+        return task
+
+    def ended(self, task: Task) -> None:
+        self._queue.ended(task)
+        self._ended.add(task.run)
+        self._observe()
+
+    def _may_suggest(self) -> bool:
+        """Return whether a slot is free and the results that a suggestion needs are known."""
+        if self._suggests_no_more:
+            return False
+        return all(observation.over for observation in self.observations[: self._needed])
+
+    @property
+    def _needed(self) -> int:
+        """How many cells must be over before the next is suggested; what is known of later ones by
+        then is there by chance."""
+        return max(len(self.observations) - self.search.parallel + 1, 0)
+
+    def _suggest(self) -> None:
+        later = (Observation(o.cell) for o in self.observations[self._needed :])
+        observations = [*self.observations[: self._needed], *later]
+        number = propose(self.search, self.search.objectives, self.space, observations)
+        cell, trials = self.space.cells[number], self._trials_of(number)
+        suggestion = Suggestion(len(self.observations), cell, trials)
+        self.folder.add_suggestion(suggestion)
+        self._add(suggestion)
+        self._observe()
+
+    def _add(self, suggestion: Suggestion[Spec]) -> None:
+        """Queue the open runs of a suggested cell."""
+        number = self.space.number_of(suggestion.cell)
+        if number is None:  # of another space, under the same name: the plan was checked
+            return
+        self.observations.append(Observation(number))
+        self._queue.add(self._open(self._trials_of(number)))
+
+    def _trials_of(self, number: int) -> tuple[Trial[RunSpec], ...]:
+        """Return the runs of a cell and of its baselines."""
+        return self.plan.trials_of(self.space.cells[number])
+
+    def _open(self, trials: Sequence[Trial[RunSpec]]) -> list[Task]:
+        return self.plan.open_of(self.lab, self.plan.tasks_of(trials))
+
+    def _observe(self) -> None:
+        """Read the results of the open cells."""
+        self.observations = [o if o.over else self._observed(o) for o in self.observations]
+
+    def _observed(self, observation: Observation) -> Observation:
+        """Return what is known of an open cell by now."""
+        trials = self._trials_of(observation.cell)
+        open_runs = {task.run for task in self._open(trials)}
+        if open_runs - self._ended:
+            return observation
+        own = [trial for trial in trials if trial.role == "trial"]
+        if self._states(own) & {RunState.DIVERGED, RunState.STOPPED} and not open_runs:
+            return replace(observation, state="bad")
+        goals, evaluations = self.search.objectives, self.plan.evaluations
+        completed = self._states(trials) == {RunState.COMPLETED}
+        values = cell_values(self.lab, own, goals, evaluations) if completed else None
+        if values is None:
+            return replace(observation, state="failed")
+        return replace(observation, state="measured", values=values)
+
+    def _states(self, trials: Sequence[Trial[RunSpec]]) -> set[RunState]:
+        """Return the states of a cell's runs; a run that was stopped a moment ago is `STOPPED`,
+        although its worker may still hold its lock."""
+        stopped = self.folder.stopped()
+        runs = [self.lab.run(trial.run) for trial in trials]
+        return {
+            RunState.STOPPED if run.name in stopped and run.result() is None else run.state()
+            for run in runs
+        }
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What is known of a suggested cell.
+
+    Attributes:
+        cell: its number in the space.
+        state: measured (with a value for each objective), running, bad (it diverged or was stopped
+            early: worse than the others) or failed (nothing is known).
+    """
+
+    cell: int
+    state: Literal["measured", "running", "bad", "failed"] = "running"
+    values: tuple[float, ...] | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.state != "running"
+
+
+@dataclass(frozen=True)
+class SamplerKind:
+    """The sampler of Optuna for a search and the seed of one suggestion.
+
+    Attributes:
+        draws: suggestions at most of cells that were tried already, before the nearest new cell is
+            taken.
+    """
+
+    make: Callable[[SearchSpec, int], BaseSampler]
+    draws: int = 12
+
+
+SAMPLERS: Mapping[str, SamplerKind] = {
+    "tpe": SamplerKind(
+        lambda search, seed: TPESampler(
+            seed=seed, n_startup_trials=search.startup, multivariate=True
+        )
+    ),
+    "gp": SamplerKind(
+        lambda search, seed: GPSampler(seed=seed, n_startup_trials=search.startup), draws=2
+    ),
+    "random": SamplerKind(lambda search, seed: RandomSampler(seed=seed)),
+}
+
+
+def propose(
+    search: SearchSpec,
+    objectives: Sequence[str],
+    space: Space,
+    observations: Sequence[Observation],
+) -> int:
+    """Return the number of the next cell, which is none of those that were tried.
+
+    The result is a function of the arguments alone: every suggestion has a sampler of its own,
+    whose seed is drawn from (search.seed, number of the trial) and which sees the observations as a
+    study in memory, a bad one with the worst values of the others: `gp` learns from values alone.
+
+    Raises:
+        UserError: there is no such sampler.
+    """
+    kind = lookup(SAMPLERS, search.sampler, "search.sampler")
+    free = set(range(len(space))) - {observation.cell for observation in observations}
+    worst = _worst_values(objectives, observations)
+    with quiet():
+        study = optuna.create_study(directions=directions(objectives))
+        for o in observations:
+            point = dict(space.point(o.cell))
+            if o.state == "bad" and worst is not None:
+                o = Observation(o.cell, "measured", worst)
+            study.add_trial(
+                create_trial(
+                    state=_STATES[o.state],
+                    values=o.values,
+                    params=point,
+                    distributions=_box(space),
+                )
+            )
+        seed = np.random.SeedSequence([search.seed, len(observations)]).generate_state(1)[0]
+        study.sampler = kind.make(search, int(seed))
+        for _ in range(kind.draws):
+            trial = study.ask(_box(space))
+            cell = space.number_at(trial.params)
+            if cell in free:
+                return cell
+            study.tell(trial, state=TrialState.FAIL)
+    return space.nearest(trial.params, free)
+
+
+def _worst_values(
+    objectives: Sequence[str], observations: Sequence[Observation]
+) -> tuple[float, ...] | None:
+    """Return the worst value of each objective, `None` before any cell is measured."""
+    measured = zip(*(o.values for o in observations if o.values is not None))
+    pairs = zip(objectives, measured)
+    return tuple(max(v) if lower_is_better(name) else min(v) for name, v in pairs) or None
+
+
+def directions(objectives: Sequence[str]) -> list[Literal["minimize", "maximize"]]:
+    """Return for each objective whether a lower or a higher value is better."""
+    return ["minimize" if lower_is_better(name) else "maximize" for name in objectives]
+
+
+def _box(space: Space) -> dict[str, BaseDistribution]:
+    """Return the box of `space` as distributions that never change, which joint samplers need."""
+    return {
+        axis: CategoricalDistribution(names) if names else FloatDistribution(0.0, 1.0)
+        for axis, names in space.coordinates.items()
+    }
+
+
+_STATES = {
+    "measured": TrialState.COMPLETE,
+    "running": TrialState.RUNNING,
+    "bad": TrialState.PRUNED,
+    "failed": TrialState.FAIL,
+}
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Silence Optuna's log lines and its warnings of experimental features."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)
