@@ -113,8 +113,7 @@ def report(
 
     Example: tread-lab report route_placement
     """
-    from tread_lab.dashboards.contents import page_file
-    from tread_lab.dashboards.versus import versus_file
+    from tread_lab.dashboards.contents import page_file, versus_file
     from tread_lab.records.durable import write_text
 
     lab = Lab.existing(root)
