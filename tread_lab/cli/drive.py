@@ -50,7 +50,7 @@ def drive(
         show_plan(notices, plan, lab, open_tasks, devices)
         queue = _queue(lab, plan, open_tasks)
         try:
-            if not queue.finished:  # a search may have work where no run is open
+            if not queue.exhausted:  # a search may have work where no run is open
                 folder.drawn_path.unlink(missing_ok=True)  # first: this process may be killed
                 _execute(lab, plan, open_tasks, runner, queue, tracker)
         except Interrupted:
