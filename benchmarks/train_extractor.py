@@ -21,7 +21,7 @@ from torch import Tensor
 from tread_lab.config import DataSpec
 from tread_lab.data import Samples, open_data
 from tread_lab.draws import generator, permutation
-from tread_lab.evaluate.extractor import Extractor, weights_path
+from tread_lab.evaluate.extraction import Extractor, weights_path
 from tread_lab.records.durable import replacing
 
 NAME = "fashion16-v1"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -30,6 +29,7 @@ from tread_lab.analysis.figures.loss_gap import gap_over_steps, steps_caption
 from tread_lab.analysis.figures.pareto import pareto, pareto_caption, vary_in_cost
 from tread_lab.analysis.figures.placements import best_route, panels, placements
 from tread_lab.analysis.figures.points import SweepRecords, cell_points, quality_metrics
+from tread_lab.analysis.figures.smooth import smoothed
 from tread_lab.config.units import duration, quantity
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart, Numbers
@@ -37,20 +37,16 @@ from tread_lab.dashboards.panel import curve, panel, seed_values
 from tread_lab.dashboards.repetition import repetition
 from tread_lab.dashboards.search import search_charts
 from tread_lab.dashboards.tables import cost_table, failures, ranking_table
-from tread_lab.records.differences import mixtures
-from tread_lab.records.history import left_note
+from tread_lab.records.caveats import left_note, mixtures
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import read_entries
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     TRAIN_FLOPS,
-    TRAIN_LOSS,
     TRAIN_SECONDS,
     delta_column,
     metric_kind,
     metric_label,
 )
-from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
 from tread_lab.records.stored_plan import StoredPlan
 from tread_lab.records.sweep_folder import hours_text
@@ -68,7 +64,6 @@ HERE = Path(__file__).parent
 EMBEDDED = 20  # best cells whose details stand in a file, beside those of dense
 RUNNING = 12  # runs whose steps are shown
 LIVE = 12  # runs whose training loss is shown before there is a result
-TAIL = 6000  # bytes at the end of a log that hold its last entries
 GLOSSARY = {
     "dense": "training without routes: every token passes through every block",
     "route i→j": "routed tokens skip blocks i to j and return after block j (TREAD)",
@@ -202,6 +197,9 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
             if len(places.measured) > 1:
                 title = f"Route placement: {named}" + (f", {name}" if name else "")
                 yield Chart(title, charts.place_map(places, numbers), best_route(places))
+        for smooth in smoothed(frame) if metric == GAP_HELDOUT else ():
+            title = f"Smooth map: {named}" + (f", {smooth.title}" if smooth.title else "")
+            yield Chart(title, charts.place_map(smooth, numbers), smooth.caption)
     elif axes == unplaced and len(axes) == 1 and pd.api.types.is_numeric_dtype(frame[axes[0]]):
         found = curves(frame if by_value else trials, column, axes[0])
         if axes[0] == RATE and not by_value:
@@ -286,21 +284,12 @@ def progress(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> dict[str, Any]:
             {
                 "number": numbers[row["role"], row["cell"]],
                 "name": f"{row['cell']} seed {row['seed']}",
-                "step": _last_step(lab.run(str(row["run"]))),
+                "step": lab.run(str(row["run"])).step(),
                 "steps": steps[row["run"]],
             }
             for _, row in rows.iterrows()
         ],
     }
-
-
-def _last_step(run: RunFolder) -> int:
-    """Return the newest logged step of a running run, from the end of its log."""
-    with suppress(OSError):  # it has no log yet
-        size = run.log_path.stat().st_size
-        entries = read_entries(run.log_path, max(0, size - TAIL))
-        return max((e.step for e in entries if e.key == TRAIN_LOSS), default=0)
-    return 0
 
 
 def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tuple[str, str]]:

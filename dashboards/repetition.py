@@ -8,15 +8,13 @@ from typing import Any
 
 import yaml
 
-from tread_lab.config.fields import merged
 from tread_lab.config.labels import ROUTE_AXES
-from tread_lab.config.run import RunSpec
 from tread_lab.dashboards.tables import setups_table
 from tread_lab.records.lab import Lab
 from tread_lab.records.stored_plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
 
-KEPT_EMPTY = ("baseline", "experiment")  # `null` means that there is none
+KEPT_EMPTY = ("baseline",)  # `null` means that there is none
 
 
 class _Line(dict[str, Any]):
@@ -75,16 +73,15 @@ def sweep_file(plan: StoredPlan) -> str:
     `tread-lab sweep FILE` gives the same trials under the same signatures, whatever has become of
     the shipped experiment in the meantime.
     """
-    tree = plan.sweep_file
+    said = {name: plan.base[name] for name in ("sampler", "reference") if plan.base.get(name)}
     file = {
-        **tree,
-        "experiment": None,
-        "fixed": _lines(merged(RunSpec, plan.base.get("run", {}), tree.get("fixed") or {})),
+        **plan.sweep_file,
+        "experiment": _lines({**plan.base.get("run", {}), **said}),
         "evaluate": list(map(_lines, plan.evaluations_as_written)),
         "sampler_axes": None,  # every evaluation is written
     }
     file = {k: v for k, v in file.items() if k in KEPT_EMPTY or v not in (None, {}, [], "")}
-    first = [k for k in ("question", "experiment", "fixed") if k in file]
+    first = [k for k in ("question", "experiment") if k in file]
     ordered = {k: file[k] for k in (*first, *file)}
     return yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=96)
 

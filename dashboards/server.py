@@ -24,8 +24,7 @@ from tread_lab.config.errors import UserError
 from tread_lab.dashboards.contents import HERE, contents, progress, render
 from tread_lab.dashboards.panel import panel
 from tread_lab.dashboards.sweeps import sweep_lines
-from tread_lab.records.checksums import digest
-from tread_lab.records.durable import modified
+from tread_lab.records.durable import digest, modified
 from tread_lab.records.lab import Lab
 
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,199}")

@@ -14,8 +14,7 @@ import pandas as pd
 
 from tread_lab.analysis.figures.points import quality_metrics
 from tread_lab.config.units import ratio
-from tread_lab.records.attempts import SENTENCES
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import Lab, run_status
 from tread_lab.records.metric_names import (
     IMAGES_PER_S,
     MFU,
@@ -26,8 +25,7 @@ from tread_lab.records.metric_names import (
     TRAIN_SECONDS,
     metric_label,
 )
-from tread_lab.records.run_state import RunState
-from tread_lab.records.run_status import run_status
+from tread_lab.records.run_state import SENTENCES, RunState
 from tread_lab.results import cells_frame, of_baseline, ranking_key, result_texts, routed
 from tread_lab.results.ranking_table import formatted, ranking
 

@@ -18,7 +18,7 @@ from tread_lab.data.autoencoder import FED
 from tread_lab.data.images import centre_crop
 from tread_lab.data.npy import write_npz
 from tread_lab.evaluate.fidelity import LAYERS
-from tread_lab.evaluate.reference_file import FEWEST, IMAGES
+from tread_lab.evaluate.references import FEWEST, IMAGES
 
 SCALE = 1.7  # brings the small autoencoder's latents, posterior included, near a deviation of 1
 COUNT = 120  # images, of which a reference has the fewest that it may

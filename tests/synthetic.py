@@ -29,7 +29,7 @@ from tread_lab.config import (
     encode,
     signature,
 )
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import decode_evaluations
 from tread_lab.records import metric_names
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab

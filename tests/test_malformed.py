@@ -17,8 +17,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tread_lab.config import UserError, axes, encode
+from tread_lab.config import UserError, encode
 from tread_lab.config import load as config
+from tread_lab.config import sweep as sweep_file
 from tread_lab.config.fields import all_fields
 from tread_lab.cost.training import cost
 from tread_lab.sweep.expand import expand
@@ -91,7 +92,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         load = functools.cache(config.load_experiment)
         patch.setattr(config, "load_experiment", lambda name, _: load(name))
-        patch.setattr(axes, "MOST_CELLS", 1_000)
+        patch.setattr(sweep_file, "MOST_CELLS", 1_000)
         patch.chdir(tmp_path_factory.mktemp("malformed"))
         yield
 

@@ -14,12 +14,13 @@ from tread_lab.analysis.figures import (
     placements,
     samples,
     similarity,
+    smooth,
     time_to_equal,
 )
 from tread_lab.analysis.figures.points import Drawn, SweepRecords, named, sample_metrics, slug
 from tread_lab.analysis.figures.style import save
 from tread_lab.analysis.paper_tables import sweep_table
-from tread_lab.records.differences import mixtures
+from tread_lab.records.caveats import mixtures
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import HELDOUT_LOSS, TRAIN_LOSS
@@ -35,6 +36,7 @@ from tread_lab.results import (
 KINDS = (
     placements.grids,
     placements.spans,
+    smooth.maps,
     effects.cells,
     effects.ways,
     curves.selection_rates,
@@ -59,6 +61,7 @@ EACH_PANEL = {  # drawn for each panel of a sweep instead of once
 COMPARES = {  # differences to dense, whose captions say at equal what
     placements.grids,
     placements.spans,
+    smooth.maps,
     effects.cells,
     effects.ways,
     curves.selection_rates,

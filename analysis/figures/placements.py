@@ -179,10 +179,17 @@ def order_text(
     return f"{number(correlation)}{p}; {shown}."
 
 
-def draw_route_grid(places: Points, ax: style.Axes) -> None:
-    """Draw a cell for every route, its start from above and its end from the left."""
+def draw_route_grid(
+    places: Points, ax: style.Axes, *, scale: pd.Series[float] | None = None
+) -> None:
+    """Draw a cell for every route, its start from above and its end from the left.
+
+    Args:
+        scale: the values that the colours reach over; the map's own by default.
+    """
     boxes = [(end - 0.5, start - 0.5, 1.0, 1.0) for start, end in routes(places)]
-    _draw_boxes(ax, places, boxes, places.rows["value"], edge="white", width=0.8)
+    scale = places.rows["value"] if scale is None else scale
+    _draw_boxes(ax, places, boxes, scale, edge="white", width=0.8)
     starts, ends = _blocks(places.rows["start"]), _blocks(places.rows["end"])
     ax.set_xlim(ends[0] - 0.5, ends[-1] + 0.5)
     ax.set_ylim(starts[-1] + 0.5, starts[0] - 0.5)

@@ -17,14 +17,18 @@ from tread_lab.cli.evaluate_runs import named_evaluations, to_measure
 from tread_lab.cli.main import main
 from tread_lab.config import UserError, decode, encode
 from tread_lab.config.errors import Unavailable
-from tread_lab.config.evaluation import EvaluationDefaults, HeldoutSpec, SamplerSpec, SamplesSpec
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import (
+    EvaluationDefaults,
+    HeldoutSpec,
+    SamplerSpec,
+    SamplesSpec,
+    decode_evaluations,
+)
 from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.evaluate.fidelity import sha256
-from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_state import RunState
+from tread_lab.records.run_state import ProcessLost, RunState
 from tread_lab.sweep.plan import Plan, make_plan, store_plan
 
 USUAL = EvaluationDefaults(
@@ -82,17 +86,6 @@ def test_a_probe_is_as_the_sweep_else_the_experiment_plans_it(lab: Lab) -> None:
         assert plan.tasks[0].defaults == plan.evaluation_defaults
         (probe,) = named_evaluations(["heldout_loss"], plan.evaluation_defaults, None)
         assert probe == HeldoutSpec(pick=pick)  # type: ignore[arg-type]
-
-
-def test_a_sweep_without_an_experiment_has_its_first_sampler(lab: Lab) -> None:
-    samplers = [{"samples": {"sampler": {"steps": n, "guidance": 2}}} for n in (11, 12)]
-    sweep = decode(SweepSpec, {"experiment": None, "evaluate": samplers})
-    plan = make_plan("alone", sweep, Experiment(name="alone", run=encode(tiny())))
-    store_plan(lab.sweep("alone"), plan)
-    ended_run(lab, plan.tasks[0].spec, step=1)
-    (((_, (found,)),), _) = to_measure(lab, "alone", ["fd@1k"], None)
-    assert isinstance(found, SamplesSpec)
-    assert (found.sampler.steps, found.sampler.guidance.weight) == (11, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,18 @@ def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(
         assert {lab.run(run).state() for run in (first, second)} == {state}
 
 
+def test_refused_retry_leaves_failed_runs(pretended: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = ended(state=RunState.FAILED)
+
+    def refused(*what: object) -> None:
+        raise UserError("data: must exist")
+
+    monkeypatch.setattr(drive, "preflight", refused)
+    assert main([*COMMAND, "--retry-failed"]) == 2
+    runs = load_sweep("s.yaml", "evaluate=[]", path="lab").plan.tasks
+    assert {lab.run(task.run).state() for task in runs} == {RunState.FAILED}
+
+
 def test_a_plan_has_retried_runs_in_their_order_and_a_search_those_that_it_has_begun(
     pretended: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

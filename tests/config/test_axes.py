@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tread_lab.config import UserError
-from tread_lab.config.axes import distinct, grid
+from tread_lab.config.sweep import distinct, grid
 
 
 def test_cells_that_set_the_same_in_another_order_are_equal() -> None:
@@ -81,7 +81,7 @@ def test_axes_that_are_none_or_too_many_are_told_with_their_place(
     axes: Any, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(grid({"a": "1..10000"}, "axes")) == 10_000
-    monkeypatch.setattr("tread_lab.config.axes.MOST_CELLS", 4)
+    monkeypatch.setattr("tread_lab.config.sweep.MOST_CELLS", 4)
     assert len(grid({"a": [1, 2], "b": [1, 2]}, "axes")) == len(grid({"a": "0..3"}, "axes")) == 4
     with pytest.raises(UserError, match=said):
         grid(axes, "axes")

@@ -18,10 +18,9 @@ from tread_lab.config.evaluation import (
     SimilaritySpec,
     at_steps,
     check_solver,
-    in_words,
+    decode_evaluations,
     respaced,
 )
-from tread_lab.config.evaluation_text import decode_evaluations
 from tread_lab.config.metrics import ReferenceSpec
 
 
@@ -59,7 +58,6 @@ def test_a_share_is_the_nearest_step_and_equal_steps_are_one(
     assert [spec.step for spec in at_steps(specs, total)] == steps
     with pytest.raises(UserError, match=rf"step {total + 1} lies beyond the {total} steps of tra"):
         at_steps([HeldoutSpec(step=total + 1)], total)
-    assert [in_words(own) for own in ([], [5], [5, 10, 20])] == ["none", "5", "5, 10 and 20"]
 
 
 RUN = {"model": "DiT-S/2"}

@@ -13,7 +13,6 @@ from tread_lab.config.labels import (
     cell_label,
     run_label,
     run_labels,
-    trial_label,
     with_baseline_cells,
 )
 from tread_lab.config.load import load_experiment, load_sweep
@@ -66,7 +65,6 @@ def test_a_cell_tells_its_routes_their_rate_and_every_other_axis(
     for start in ({}, {"init_from": {"run": {"model": MODEL, "routes": routes}}}):
         made = trial(cell, routes=routes, **start)
         assert cell_label(made) == cell_label(Trial.read(made.tree())) == label
-    assert trial_label(made) == f"{label} seed 0"
     as_baseline = f"baseline {label}" if routes else label.replace("1->4 s=0", "dense")
     assert cell_label(trial(cell, "baseline", routes=routes)) == as_baseline
 
@@ -95,6 +93,7 @@ def test_a_run_tells_its_parents_routes_its_bypass_and_what_else_it_trains(
     assert run_label(decode(RunSpec, tree)) == label
 
 
+PARENT = "2->8 s=0.5, parent of 2->8 s=0.5 then dense"
 THEN = {"then": {"routes": [], "train": {"steps": 10, "warmup": 0}}}
 
 
@@ -115,13 +114,16 @@ THEN = {"then": {"routes": [], "train": {"steps": 10, "warmup": 0}}}
                 "baseline": None,
             },
             [
-                *("2->8 s=0.5 lr=0.001", "2->8 s=0.5 lr=0.002"),
-                *("2->8 s=0.5 then dense f=a lr=0.001", "2->8 s=0.5 then dense f=a lr=0.002"),
+                *(f"2->8 s=0.5 then dense f=a lr={lr}" for lr in (0.001, 0.002)),
+                *(f"{PARENT} f=a lr={lr}" for lr in (0.001, 0.002)),
             ],
         ),
         (  # runs from which baselines start, too
             {"axes": {"train.lr": [0.001, 0.002]}, "variants": {"f": {"a": THEN}}},
-            ["dense lr=0.001", "dense lr=0.002", "parent dense lr=0.001", "parent dense lr=0.002"],
+            [
+                *("dense lr=0.001", "dense lr=0.002"),
+                *("dense, parent of dense lr=0.001", "dense, parent of dense lr=0.002"),
+            ],
         ),
         (  # a run that is trial and parent has the label of its trial
             {

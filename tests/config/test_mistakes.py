@@ -24,8 +24,8 @@ RUNS: list[tuple[dict[str, Any], str]] = [
     ({"train": {"warmup": 1.5}}, "train.warmup: must be a step or a fraction, got 1.5. Try 30"),
     ({"train": {"ema": {"decay": 0.9, "halflife": 1}}}, "train.ema.decay: has no effect beside a"),
     ({"train": None}, "train: must be a mapping, got nothing"),
-    ({"process": {"kind": "ddpn"}}, "process: unknown kind 'ddpn', did you mean 'ddpm'?"),
-    ({"bypass": None}, "bypass: must be a mapping or a kind, got nothing"),
+    ({"process": {"kind": "ddpn"}}, "process.kind: unknown 'ddpn', did you mean 'ddpm'?"),
+    ({"bypass": None}, "bypass: must be a mapping, got nothing"),
     ({"bypass": "sprint", "routes": ["0->2", "4->6"]}, "bypass: sprint requires one route, got 2"),
     ({"bypass": "mask", "routes": ["2->8"]}, "bypass: mask covers the whole network, write route"),
     ({"loss": "discrimination", "routes": ["2->8"]}, "loss: discrimination compares the tokens"),
@@ -60,7 +60,7 @@ OTHERS: list[tuple[type, Any, str]] = [
     (GuidanceSpec, {"weak": {"path": "dropped", "rate": 0.5}}, "weak.path: must be full with a ra"),
     (SamplerSpec, {"sigma_min": 80}, "sigma_min: must be below sigma_max (80), got 80"),
     (SamplerSpec, {"solver": "sde", "last_step": 1}, "last_step: must be in (0, 1), got 1"),
-    (SweepSpec, {"experiment": None, "trials": [1]}, "trials[0]: must be a mapping, got 1"),
+    (SweepSpec, {"experiment": "tiny", "trials": [1]}, "trials[0]: must be a mapping, got 1"),
 ]
 WRONG = [
     *((RunSpec, {**BASE, **tree}, line) for tree, line in RUNS),

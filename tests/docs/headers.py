@@ -23,9 +23,9 @@ from tests.docs.pages import ROOT
 from tread_lab.cli.main import parse
 from tread_lab.cli.resolve import run_spec
 from tread_lab.config import load
-from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.config.evaluation_text import count_label, decode_evaluations
+from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
 from tread_lab.config.guidance import in_short
+from tread_lab.config.labels import count_label
 from tread_lab.config.lengths import QUESTIONS
 from tread_lab.config.metrics import METRICS
 from tread_lab.config.run import RunSpec

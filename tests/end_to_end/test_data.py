@@ -23,9 +23,9 @@ from tread_lab.analysis.figures.curves import growths
 from tread_lab.analysis.figures.samples import equal_seeds
 from tread_lab.cli.main import main
 from tread_lab.data.packed import UNDER_WAY
-from tread_lab.evaluate import fidelity, reference_file
+from tread_lab.evaluate import fidelity, references
 from tread_lab.evaluate.extraction import SPACES
-from tread_lab.evaluate.reference_file import MOMENTS
+from tread_lab.evaluate.references import MOMENTS
 
 IMAGES = 120
 SETTINGS = "--size 16 --posterior moments --flips --images --batch 2 --workers 1 --device cpu"
@@ -77,7 +77,7 @@ def inception_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(fidelity, "SHA256", fidelity.sha256(weights))
     small = replace(SPACES["inception"], open=lambda *_: small_inception)
     monkeypatch.setitem(SPACES, "inception", small)  # type: ignore[arg-type]
-    monkeypatch.setattr(reference_file, "WIDTHS", WIDTHS)
+    monkeypatch.setattr(references, "WIDTHS", WIDTHS)
 
 
 def frechet(one: tuple[Any, Any], other: tuple[Any, Any]) -> float:

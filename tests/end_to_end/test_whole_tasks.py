@@ -27,7 +27,7 @@ from tests.stand_ins import SCALE, write_autoencoder, write_images, write_text_e
 from tread_lab import hardware as devices
 from tread_lab.cli.main import main
 from tread_lab.diffusion import generate
-from tread_lab.evaluate import fidelity, reference_file
+from tread_lab.evaluate import fidelity, references
 from tread_lab.evaluate.extraction import SPACES
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import LogWriter
@@ -177,7 +177,7 @@ def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(fidelity, "SHA256", fidelity.sha256(root / "inception.pth"))
     small = replace(SPACES["inception"], open=lambda *_: small_inception)
     monkeypatch.setitem(SPACES, "inception", small)  # type: ignore[arg-type]
-    monkeypatch.setattr(reference_file, "WIDTHS", {"pool": 12, "spatial": 6})
+    monkeypatch.setattr(references, "WIDTHS", {"pool": 12, "spatial": 6})
     if DEVICE == "cpu":
         work_as_a_gpu(monkeypatch)
     torch._dynamo.reset()

@@ -40,7 +40,7 @@ OWN: list[tuple[str, ...]] = [
     ("train s2_imagenet256", "data.path"),
     ("sweep route_placment.yaml", "did you mean 'route_placement'?"),
     (f"sweep s.yaml {PLAN}", "s.yaml line 2: not valid YAML", "experiment: [tiny\nseeds: 3"),
-    (f"sweep s.yaml {PLAN}", "s.yaml: expected `key: value` lines", "3"),
+    (f"sweep s.yaml {PLAN}", "s.yaml: must be `key: value` lines, got 3", "3"),
     (f"sweep s.yaml {PLAN}", "line 3: not valid YAML: found duplicate key", "seeds: 0\nseeds: 1"),
     (f"sweep s.yaml {PLAN}", "s.yaml: unknown key 'seed', did you mean", ROUTES + "seed: [0]"),
     (f"sweep s.yaml {PLAN}", "axes.route.start: the range '3..1'", ROUTES.replace("0..2", "3..1")),
@@ -49,7 +49,6 @@ OWN: list[tuple[str, ...]] = [
     (f"sweep s.yaml {PLAN}", "unknown name 'strat', did you mean 'st", ROUTES + "where: strat > 1"),
     (f"sweep s.yaml {PLAN}", "not allowed here", ROUTES + "where: __import__('os')"),
     (f"sweep s.yaml {PLAN}", "where: must keep at least one cell", ROUTES + "where: start > 9"),
-    (f"sweep s.yaml {PLAN}", "data.path is no value", ROUTES + "where: data.path == 'a'"),
     (f"sweep s.yaml {PLAN}", "axes.spend: requires `match`. Try match: tr", "axes: {spend: [1]}"),
     (
         f"sweep s.yaml {PLAN}",
@@ -79,8 +78,8 @@ HABITS: list[tuple[str, ...]] = [
     # W&B
     (
         "sweep s.yaml",
-        "'experiment'|unknown key 'method', did you mean 'search'|unknown key 'metric', did you"
-        " mean 'search'|unknown key 'parameters', did you mean 'axes'",
+        "experiment: must be a base run, got none|unknown key 'method', did you mean 'search'"
+        "|unknown key 'metric', did you mean 'search'|unknown key 'parameters', did you mean 'axe",
         "method: bayes\nmetric: {name: loss}\nparameters: {lr: {values: [0.1]}}",
     ),
     ("sweep s.yaml", RANGES, axis("{min: 1e-4, max: 1e-2}")),

@@ -15,8 +15,8 @@ from tread_lab.config import DataSpec
 from tread_lab.data import open_data
 from tread_lab.data.scaled import Split
 from tread_lab.evaluate import fidelity
-from tread_lab.evaluate.extraction import Reference
 from tread_lab.evaluate.features import Scorer
+from tread_lab.evaluate.references import Reference
 
 
 def images(split: Split, count: int) -> Tensor:

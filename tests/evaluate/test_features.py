@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,24 +11,21 @@ import torch
 from torch import Tensor
 
 from tests.evaluate.conftest import score
-from tests.evaluate.test_frechet import adm as distance
-from tests.evaluate.test_neighbours import adm as near
+from tests.evaluate.test_formulas import adms_frechet_of, adms_precision_recall
 from tread_lab.config.errors import NotFinite
 from tread_lab.config.metrics import METRICS
 from tread_lab.evaluate import features as door
-from tread_lab.evaluate.extraction import Reference
-from tread_lab.evaluate.extractor import load_extractor
+from tread_lab.evaluate.extraction import load_extractor
 from tread_lab.evaluate.features import MEASURES, Scorer, evenly
 from tread_lab.evaluate.fidelity import shuffled_inception_score
+from tread_lab.evaluate.references import Reference
 from tread_lab.records.metric_names import METRIC_KINDS
 
 OWN = "fashion16-v1"
 ALL = ("fd", "kid", "precision", "recall")
 
 
-def test_every_metric_is_its_definition_of_the_features_of_all_images(
-    real: Tensor, reference: Tensor
-) -> None:
+def test_metrics_are_their_definitions(real: Tensor, reference: Tensor) -> None:
     from torch_fidelity.metric_kid import kid_features_to_metric
 
     model = load_extractor(OWN)
@@ -36,7 +34,12 @@ def test_every_metric_is_its_definition_of_the_features_of_all_images(
     features = x_ND.numpy(), y_MD.numpy()
     ours = score(real, reference, metrics=ALL, extractor=OWN)
     assert [*ours.values()] == pytest.approx(
-        [distance(*features), kernel["kernel_inception_distance_mean"], *near(*features)], rel=1e-6
+        [
+            adms_frechet_of(*features),
+            kernel["kernel_inception_distance_mean"],
+            *adms_precision_recall(*features),
+        ],
+        rel=1e-6,
     )
     assert ours[f"fd[{OWN}]@150"] == pytest.approx(1.117, abs=0.01)  # of the shipped weights
 
@@ -52,7 +55,7 @@ def test_only_precision_and_recall_cap_the_references(
     assert capped == {**whole, **near}
 
 
-def test_every_metric_of_the_spec_has_code_behind_it() -> None:
+def test_every_metric_has_code() -> None:
     assert set(MEASURES) == set(METRICS) <= set(METRIC_KINDS)
     logits_NK = torch.randn(40, 3)
     seen: Any = SimpleNamespace(generated={"pool": -logits_NK, "logits": logits_NK})
@@ -73,9 +76,7 @@ class Layers:
         return {"pool": pool_BD, "spatial": pool_BD + 2, "logits": 1000 * pool_BD}
 
 
-def test_each_metric_is_of_its_layer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_metric_is_of_its_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both layers have the covariance 8/15 I; the references have I, and means 0 and 1."""
     monkeypatch.setattr(door, "Extraction", Layers)
     metrics = ["is", "sfid", "fid", "recall"]
@@ -84,7 +85,7 @@ def test_each_metric_is_of_its_layer(
         "pool": (torch.zeros(2).double(), torch.eye(2).double()),
         "spatial": (torch.ones(2).double(), torch.eye(2).double()),
     }
-    reference = Reference("r", lambda: [images], heldout=False, moments=given)
+    reference = Reference("r", lambda: [images], given, file=Path("r.npz"))
     how: Any = {"count": 16, "device": Layers.device}
     scorer = Scorer(metrics, "inception", reference, (1, 1, 1), **how)
     scorer.add(images[:6])

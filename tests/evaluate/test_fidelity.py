@@ -12,11 +12,8 @@ import torch
 from tread_lab.config import UserError
 from tread_lab.evaluate import fidelity
 from tread_lab.evaluate.extraction import Extraction
-from tread_lab.evaluate.fidelity import (
-    inception_features,
-    inception_weights,
-)
-from tread_lab.evaluate.reference_file import WIDTHS
+from tread_lab.evaluate.fidelity import inception_features, inception_weights
+from tread_lab.evaluate.references import WIDTHS
 
 CPU = torch.device("cpu")
 

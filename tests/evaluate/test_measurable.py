@@ -1,23 +1,165 @@
-"""What is refused or told before anything is measured."""
+"""What a metric or a guidance lacks is one line before an image is drawn."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.train.runs import small_run
-from tread_lab.config import SamplesSpec, UserError
-from tread_lab.evaluate.measurable import check_measurable
+from tread_lab.config import RunSpec, SamplerSpec, SamplesSpec, UserError, decode
+from tread_lab.config.metrics import ReferenceSpec
+from tread_lab.evaluate import measurable
+from tread_lab.evaluate.extraction import SPACES
+from tread_lab.evaluate.measurable import check_measurable, check_requirements
+from tread_lab.evaluate.sampling_calls import check_effect
 
 
-def test_samples_that_are_no_images_when_decoded_are_refused_before_they_are_measured(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was looked for, in order; all of it is there."""
+    found: list[Any] = []
+
+    def opened(spec: ReferenceSpec, metrics: tuple[str, ...]) -> Any:
+        found.append((spec.name, metrics))
+        return SimpleNamespace(check_size=found.append)
+
+    for name in ("inception", "dinov2-large"):
+        space = replace(SPACES[name], weights=partial(found.append, name))
+        monkeypatch.setitem(SPACES, name, space)  # type: ignore[arg-type]
+    monkeypatch.setattr(measurable, "open_reference", opened)
+    return found
+
+
+class Heldout:
+    """So many samples, whose images have a known shape or none."""
+
+    def __init__(self, count: int, preview: bool) -> None:
+        self.count, self.preview, self.image_shape = count, preview, (1, 16, 16)
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def check(
+    *metrics: str, source: str = "fashion16", reference: str | None = None, **of: Any
 ) -> None:
-    pytest.importorskip("torch_fidelity")
+    named = None if reference is None else ReferenceSpec(name=reference)
+    spec = SamplesSpec(metrics=metrics, count=50_000, reference=named)
+    heldout: Any = Heldout(**{"count": 10_000, "preview": False, **of})
+    check_requirements(spec, source, heldout)
 
+
+@pytest.mark.parametrize(
+    ("metrics", "source", "looked_for"),
+    [
+        ((), "latents", set()),
+        (("fd", "kid"), "fashion16", set()),
+        (("fd", "fd_dinov2", "is"), "fashion16", {"dinov2-large", "inception"}),
+        (("kid",), "latents", {"inception"}),
+    ],
+)
+def test_only_needed_weights_are_asked_for(
+    metrics: tuple[str, ...], source: str, looked_for: set[str], asked: list[Any]
+) -> None:
+    check(*metrics, source=source)
+    assert {*asked} == looked_for
+
+
+FILE = "and the data hold out {}; name a file of statistics (reference), or leave the metric out"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "given", "said"),
+    [
+        (("fid", "fd"), {"reference": "imagenet64"}, "reference: fd is in features of fashion16's"),
+        (
+            ("fid", "is"),
+            {"source": "latents", "preview": True},
+            "metrics: fid needs images, and these latents have no decoder; name the SD autoencoder",
+        ),
+        (("kid",), {"count": 1}, "metrics: kid compares with at least 2 images, " + FILE.format(1)),
+        (("recall",), {"count": 3}, "recall compares with at least 4 images, " + FILE.format(3)),
+    ],
+)
+def test_impossible_metric_is_one_line(
+    metrics: tuple[str, ...], given: dict[str, Any], said: str, asked: list[Any]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        check(*metrics, **given)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_possible_metrics_are_accepted(asked: list[Any]) -> None:
+    check("fd", "kid", count=2)
+    check("precision", "recall", count=4)
+    check("fid", reference="imagenet64", count=1)
+    assert asked[-2:] == [("imagenet64", ("fid",)), (1, 16, 16)]
+    check("is", "is_shuffled", count=1)
+
+
+def test_samples_that_are_no_images_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(data: object, samples: object) -> None:
         raise UserError("no images")
 
-    monkeypatch.setattr("tread_lab.evaluate.measurable.check_decoded", refuse)
+    monkeypatch.setattr(measurable, "check_decoded", refuse)
     check_measurable([(small_run(), SamplesSpec(count=100))])
     with pytest.raises(UserError, match="no images"):
         check_measurable([(small_run(), SamplesSpec(metrics=("fd",), count=100))])
+
+
+FLOW = small_run(process="flow")
+EDM, ROWS = small_run(), small_run(routes=["1->1 by rows"])
+USUAL = {"solver": "heun", "steps": 6}
+
+
+def cfg(**more: Any) -> dict[str, Any]:
+    return {"guidance": {"weight": 2, **more}}
+
+
+def rates(strong: Any, weak: Any, **more: Any) -> dict[str, Any]:
+    return cfg(strong={"rate": strong}, weak={"rate": weak}, **more)
+
+
+REFUSED: list[tuple[RunSpec, dict[str, Any], str]] = [
+    (FLOW, cfg(interval=[2, 5]), "interval: must hold a level .* 6, from 1 to"),
+    (FLOW, cfg(interval=[0.31, 0.32]), "interval: must hold a level"),
+    (FLOW, {**cfg(interval=[0.01, 0.03]), "solver": "sde"}, r"from 1 to 0\.04"),
+    (EDM, cfg(interval=[90, 99]), "interval: must hold a level"),
+    (EDM, rates(0, 0.05), r"a rate of 0\.05 routes none of 16 tokens"),
+    (EDM, cfg(weak={"rate": 0.05, "label": "none"}), "routes none of 16 tokens"),
+    (EDM, {"guidance": {"strong": {"rate": 0.05}}}, "routes none of 16 tokens"),
+    (ROWS, rates(0, 0.2), "routes none of 16 tokens"),
+    (EDM, rates("0->0.05", 0.5), "a rate of 0->0.05 routes none of 16 tokens"),
+    (EDM, rates(0, "0.6->0", interval=[0, 0.003]), "routes none of 16 tokens"),
+]  # fmt: skip
+ACCEPTED: list[tuple[RunSpec, dict[str, Any]]] = [
+    (FLOW, cfg(interval=[0.3, 0.4])),
+    (FLOW, cfg(interval=[1, 1])),
+    (EDM, cfg(interval=[0.3, 5])),
+    (EDM, rates(0, 0.07)),
+    (EDM, rates("0->0.6", "0.6->0")),
+    (EDM, rates("0.6->0", "0.6->0.3", interval=[0, 0.03])),
+    (EDM, rates(0.5, 0.57)),
+]
+
+
+def sampler(tree: dict[str, Any]) -> SamplerSpec:
+    return decode(SamplerSpec, {**USUAL, **tree})
+
+
+@pytest.mark.parametrize(("run", "tree", "message"), REFUSED)
+def test_guidance_without_effect_is_refused(
+    run: RunSpec, tree: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as refusal:
+        check_effect(run, sampler(tree))
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("run", "tree"), ACCEPTED)
+def test_guidance_with_effect_is_accepted(run: RunSpec, tree: dict[str, Any]) -> None:
+    check_effect(run, sampler(tree))

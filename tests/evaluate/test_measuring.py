@@ -16,12 +16,12 @@ from tests.data.test_content import packed_set
 from tests.made_data import write_arrays
 from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
 from tread_lab.config import HeldoutSpec, SamplesSpec, UserError, decode
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import decode_evaluations
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
-from tread_lab.evaluate import made_with as provenance
-from tread_lab.evaluate.extractor import Extractor
-from tread_lab.evaluate.made_with import measured_with
+from tread_lab.evaluate import measuring as provenance
+from tread_lab.evaluate.extraction import Extractor
+from tread_lab.evaluate.measuring import measured_with
 from tread_lab.evaluate.references import heldout_reference
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder

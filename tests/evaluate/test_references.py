@@ -1,10 +1,10 @@
-"""Images of a run against a file of statistics: every metric of ADM's suite in one pass."""
+"""Files of reference statistics, read and written: what ADM's evaluator takes."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,148 +12,200 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from PIL import Image
 
-from tests.evaluate.test_frechet import of_moments as frechet
-from tests.evaluate.test_neighbours import adm as precision_recall
-from tests.train.runs import lab_with_a_run, small_run
-from tread_lab.cli import main as cli
-from tread_lab.config.metrics import OWN_FEATURES
-from tread_lab.records.lab import Lab
+from tests.end_to_end.test_data import inception_stands_in, small_inception
+from tests.stand_ins import write_images
+from tread_lab.cli.main import main
+from tread_lab.config import UserError
+from tread_lab.config.metrics import ReferenceSpec
+from tread_lab.data.images import centre_crop
+from tread_lab.evaluate import fidelity, references
+from tread_lab.evaluate.references import open_reference, reference_path
 
-Array = NDArray[np.float64]
-WIDTHS = {"pool": 24, "spatial": 12}
-COUNT = 150
-OWN = OWN_FEATURES["fashion16"]
-METRICS = ["fid", "sfid", "is", "precision", "recall"]
+__all__ = ["inception_stands_in"]
 
-
-def project(images_BCHW: Tensor) -> dict[str, Tensor]:
-    """Stand in for Inception: fixed random projections of the pixels, in fp32."""
-    x = images_BCHW.flatten(1).float() / 255
-    random = torch.Generator().manual_seed(0)
-    widths = {**WIDTHS, "logits": 10}
-    return {
-        layer: x @ torch.randn(x.shape[1], width, generator=random).to(x) / 4
-        for layer, width in widths.items()
-    }
+ALL = ("fid", "sfid", "recall")
+Arrays = dict[str, NDArray[Any]]
 
 
-def features(images_NHWC: NDArray[np.uint8]) -> dict[str, Array]:
-    found = project(torch.from_numpy(images_NHWC).permute(0, 3, 1, 2))
-    return {layer: x.double().numpy() for layer, x in found.items()}
-
-
-@pytest.fixture(autouse=True)
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many images each call of the stand-in for Inception describes."""
-    pytest.importorskip("torch_fidelity")
-    from tread_lab.evaluate import extraction, reference_file
-
-    calls: list[int] = []
-
-    def describe(images_BCHW: Tensor) -> dict[str, Tensor]:
-        calls.append(len(images_BCHW))
-        return project(images_BCHW)
-
-    stand_in = extraction.Space(lambda: Path(__file__), lambda *_: describe)
-    monkeypatch.setitem(extraction.SPACES, "inception", stand_in)  # type: ignore[arg-type]
-    monkeypatch.setattr(reference_file, "WIDTHS", WIDTHS)
-    monkeypatch.delitem(OWN_FEATURES, "fashion16")  # so that neighbours are Inception's too
-    return calls
-
-
-@pytest.fixture(scope="module")
-def unmeasured(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    return lab_with_a_run(tmp_path_factory.mktemp("lab"))
+WIDTHS = {"pool": 5, "spatial": 3}
 
 
 @pytest.fixture
-def lab(unmeasured: Lab, tmp_path: Path) -> Lab:
-    """A lab with one trained run, which no other test measures."""
-    return Lab(shutil.copytree(unmeasured.root, tmp_path / "lab"))
+def arrays(monkeypatch: pytest.MonkeyPatch) -> Arrays:
+    """What a file holds of features that are fewer than Inception's."""
+    monkeypatch.setattr(references, "WIDTHS", WIDTHS)
+    random = np.random.default_rng(0)
+    return {
+        "mu": random.normal(size=5),
+        "sigma": np.eye(5),
+        "mu_s": random.normal(size=3),
+        "sigma_s": np.eye(3),
+        "arr_0": random.integers(0, 256, (100, 8, 8, 3), dtype=np.uint8),
+    }
+
+
+def spec(path: Path) -> ReferenceSpec:
+    return ReferenceSpec(name="places", path=str(path))
+
+
+def written(path: Path, arrays: Arrays) -> ReferenceSpec:
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return spec(path)
+
+
+def test_moments_and_images_are_those_of_the_file(tmp_path: Path, arrays: Arrays) -> None:
+    file = open_reference(written(tmp_path / "x.npz", arrays), ALL)
+    for layer, keys in {"pool": ("mu", "sigma"), "spatial": ("mu_s", "sigma_s")}.items():
+        for found, key in zip(file.moments[layer], keys, strict=True):
+            assert np.array_equal(found, arrays[key])
+    assert file.shape == (3, 8, 8)
+    found = torch.cat([*file.batches()])
+    assert np.array_equal(found, arrays["arr_0"].transpose(0, 3, 1, 2))
+
+
+def test_only_what_metrics_need_is_required(tmp_path: Path, arrays: Arrays) -> None:
+    whole = written(tmp_path / "whole.npz", arrays)
+    cases = ((["fid", "is"], {"pool"}), (["is"], set()), (["sfid", "recall"], {"spatial"}))
+    for metrics, layers in cases:
+        assert open_reference(whole, metrics).moments.keys() == layers
+    few = written(tmp_path / "x.npz", {key: arrays[key] for key in ("mu", "sigma")})
+    assert open_reference(few, ["fid"]).shape is None
+    with pytest.raises(UserError, match="mu_s or sigma_s is absent"):
+        open_reference(few, ["fid", "sfid"])
+    with pytest.raises(UserError, match=r"must hold the images arr_0, got none$"):
+        open_reference(few, ["precision"])
+
+
+WRONG: dict[str, Arrays] = {
+    "other dimensions": {"mu": np.zeros(4), "sigma": np.eye(4)},
+    "not finite": {"sigma": np.where(np.eye(5, k=1), np.nan, 1)},
+    "no finite mean": {"mu": np.full(5, np.inf)},
+    "floating images": {"arr_0": np.zeros((100, 8, 8, 3))},
+    "channels first": {"arr_0": np.zeros((100, 3, 8, 8), np.uint8)},
+    "few images": {"arr_0": np.zeros((99, 8, 8, 3), np.uint8)},
+    "pickled": {"mu": np.array([{}])},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_file_is_one_line(tmp_path: Path, arrays: Arrays, name: str) -> None:
+    made = written(tmp_path / "x.npz", {**arrays, **WRONG[name]})
+    with pytest.raises(UserError, match=r"^reference places: .*x.npz: .*$"):
+        open_reference(made, ALL)
+
+
+def test_cut_file_is_one_line(tmp_path: Path, arrays: Arrays) -> None:
+    (path := tmp_path / "x.npz").write_bytes(b"")
+    with pytest.raises(UserError, match=r"^reference places: .*x.npz: .*$"):
+        open_reference(spec(path), ALL)
+    written(path, arrays)
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(UserError, match=r"^reference places: .*x.npz: .*$"):
+        open_reference(spec(path), ALL)
+
+
+def test_typed_path_precedes_folder_of_references(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TREAD_LAB_REFERENCES", raising=False)
+    with pytest.raises(UserError, match="reference imagenet256: where is it"):
+        reference_path(ReferenceSpec(name="imagenet256"))
+    named = ReferenceSpec(name="imagenet256", path=str(tmp_path / "own.npz"))
+    with pytest.raises(UserError, match=r"no file at .*own.npz; name the .npz by reference.path"):
+        reference_path(named)
+    (tmp_path / "own.npz").touch()
+    assert reference_path(named).name == "own.npz"
+    monkeypatch.setenv("TREAD_LAB_REFERENCES", str(tmp_path))
+    assert reference_path(named).name == "own.npz"
+    for file in ("VIRTUAL_imagenet256_labeled.npz", "imagenet256.npz"):
+        (tmp_path / file).touch()
+        assert reference_path(ReferenceSpec(name="imagenet256")).name == file
+        assert reference_path(named).name == "own.npz"
+    (tmp_path / "own.npz").unlink()  # as on another machine
+    assert reference_path(named).name == "imagenet256.npz"
 
 
 @pytest.fixture(scope="module")
-def arrays() -> dict[str, NDArray[Any]]:
-    """Statistics of 900 images as a file of ADM's has them, with 200 of these."""
-    random = np.random.default_rng(0)
-    images = random.integers(0, 256, (900, 16, 16, 1), dtype=np.uint8)
-    described = features(images)
-    moments = {key: described[layer] for key, layer in (("", "pool"), ("_s", "spatial"))}
-    return {
-        **{f"mu{key}": x.mean(axis=0) for key, x in moments.items()},
-        **{f"sigma{key}": np.cov(x, rowvar=False) for key, x in moments.items()},
-        "arr_0": images[:200],
-    }
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("real") / "images"
+    write_images(folder, 110)
+    return folder
 
 
-def measured(
-    lab: Lab, *options: str, capsys: pytest.CaptureFixture[str], metrics: Sequence[str] = METRICS
-) -> dict[str, float]:
-    """Run the command and return its metrics."""
-    names = [f"{metric}@{COUNT}" for metric in metrics]
-    run = lab.run_of(small_run()).name
-    command = ["evaluate", run, *names, "--json", "--root", str(lab.root), *options]
-    assert cli.main(command) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    return {name: value for name, value in row.items() if "@" in name}
+def crops(folder: Path, side: int) -> np.ndarray:
+    """uint8 [N, side, side, 3] in order of the names."""
+    names = sorted(str(path.relative_to(folder)) for path in folder.glob("*/*.png"))
+    return np.stack([centre_crop(Image.open(folder / name), side) for name in names])
 
 
-@pytest.mark.task(39, 40)
-def test_adms_suite_is_measured_in_one_pass_against_the_moments_of_the_file(
-    lab: Lab,
-    arrays: dict[str, NDArray[Any]],
-    seen: list[int],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+def command(*words: object) -> int:
+    return main(["data", "reference", *map(str, words), "--device", "cpu", "--workers", "1"])
+
+
+def held_by(path: str) -> Mapping[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        return {key: file[key] for key in file.files}
+
+
+@pytest.mark.usefixtures("inception_stands_in")
+def test_reference_has_all_moments_some_images(
+    images: Path, in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    np.savez(tmp_path / "noise.npz", **arrays)  # type: ignore[arg-type]
-    found = measured(lab, "--reference", str(tmp_path / "noise.npz"), capsys=capsys)
-    assert sum(seen) == COUNT + 200  # each sample once, each image of the file once
-    (place,) = lab.run_of(small_run()).evaluations()
-    with np.load(place.path / "samples.npz") as samples:
-        own = features(samples["arr_0"])
-    near = precision_recall(own["pool"], features(arrays["arr_0"])["pool"])
-    moments = {layer: (x.mean(axis=0), np.cov(x, rowvar=False)) for layer, x in own.items()}
-    expected = {
-        "fid": frechet(moments["pool"], (arrays["mu"], arrays["sigma"])),
-        "sfid": frechet(moments["spatial"], (arrays["mu_s"], arrays["sigma_s"])),
-        **dict(zip(("precision", "recall"), near)),
-    }
-    assert list(found) == [f"{metric}@{COUNT} reference=noise" for metric in METRICS]
-    found = {name.removesuffix(" reference=noise"): value for name, value in found.items()}
-    assert 1 < found[f"is@{COUNT}"] < 10
-    for metric, value in expected.items():
-        assert found[f"{metric}@{COUNT}"] == pytest.approx(value, rel=1e-6), metric
-    record = place.read() or {}
-    assert record["spec"]["reference"]["name"] == record["reference"]["name"] == "noise"
-    assert len(record["reference"]["sha256"]) == 64 and {*record["extractors"]} == {"inception"}
+    few = ("--size", 16, "--keep", 100, "--batch", 7)
+    assert command(images, "ours.npz", *few, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["images"], told["stored"], told["size"]) == (110, 100, 16)
+    assert told["sha256"] == fidelity.sha256(Path("ours.npz"))
+    held, x_NHWC = held_by("ours.npz"), crops(images, 16)
+    features = small_inception(torch.from_numpy(x_NHWC.transpose(0, 3, 1, 2).copy()))
+    for layer, (mu, sigma) in {"pool": ("mu", "sigma"), "spatial": ("mu_s", "sigma_s")}.items():
+        x_ND = features[layer].double().numpy()
+        assert held[mu].dtype == held[sigma].dtype == np.float64
+        np.testing.assert_allclose(held[mu], x_ND.mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(held[sigma], np.cov(x_ND, rowvar=False), rtol=1e-9, atol=1e-15)
+    places = np.arange(100) * 110 // 100
+    np.testing.assert_array_equal(held["arr_0"], x_NHWC[places])
+    labels = np.repeat([0, 1, 2], [37, 37, 36])  # images lie sorted by class
+    np.testing.assert_array_equal(held["arr_1"], labels[places])
+    file = open_reference(ReferenceSpec(name="ours", path="ours.npz"), ("fid", "sfid", "recall"))
+    assert file.shape == (3, 16, 16)
+    np.testing.assert_array_equal(file.moments["spatial"][1], held["sigma_s"])
 
 
-def test_each_metric_is_of_the_extractor_that_it_names(
-    lab: Lab,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.usefixtures("inception_stands_in")
+def test_impossible_reference_is_one_line(
+    images: Path, in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(OWN_FEATURES, "fashion16", OWN)
-    found = measured(lab, metrics=["fd", "fid"], capsys=capsys)
-    names = [f"fd[{OWN}]@{COUNT}", f"fid[heldout]@{COUNT}"]
-    assert list(found) == names and len(set(found.values())) == 2
+    def refused(*words: object) -> str:
+        assert command(*words) == 2
+        (line,) = capsys.readouterr().err.strip().split("\n")[-1:]
+        return line
+
+    few = "must keep at least 100 images, got 99"
+    assert few in refused(images, "x.npz", "--limit", 99)
+    assert few in refused(images, "x.npz", "--keep", 99)
+    Path("taken.npz").touch()
+    assert "taken.npz: must be a new .npz" in refused(images, "taken.npz")
+    assert not Path("x.npz").exists()
 
 
-def test_another_file_of_the_same_name_is_refused(
-    lab: Lab,
-    arrays: dict[str, NDArray[Any]],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.usefixtures("inception_stands_in")
+def test_damaged_image_is_refused_or_left_out(
+    images: Path, in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = lab.run_of(small_run()).name
-    for folder, count in (("a", 100), ("b", 101)):
-        (tmp_path / folder).mkdir()
-        path = tmp_path / folder / "same.npz"
-        np.savez(path, **{**arrays, "mu": arrays["mu"] + count})  # type: ignore[arg-type]
-        command = ["evaluate", run, f"fid@{count}", "--root", str(lab.root)]
-        code = cli.main([*command, "--reference", str(path)])
-        assert code == (0 if folder == "a" else 2)
-    assert "which evaluations of this lab compare with under this name" in capsys.readouterr().err
+    for folder in ("broken", "without"):
+        shutil.copytree(images, folder)
+    (Path("broken") / "n00000001" / "n00000001_1.png").write_bytes(b"no image")
+    (Path("without") / "n00000001" / "n00000001_1.png").unlink()
+    assert command("broken", "x.npz", "--size", 16) == 2
+    assert "n00000001/n00000001_1.png: must be readable" in capsys.readouterr().err
+    assert [*in_folder.glob("*.npz")] == []
+    assert command("broken", "a.npz", "--size", 16, "--batch", 7, "--skip-damaged") == 0
+    said = capsys.readouterr().out.split()
+    assert said[2:8] == ["images", "109", "stored", "109", "damaged", "1"]
+    assert command("without", "b.npz", "--size", 16) == 0
+    found, expected = held_by("a.npz"), held_by("b.npz")
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-9, atol=1e-15)

@@ -24,8 +24,7 @@ from tests.synthetic import small, write_sweep
 from tests.train.runs import CPU, evaluate, imagenet, last_checkpoint, train_until
 from tread_lab.config import RunSpec, SamplerSpec, decode, encode
 from tread_lab.config.data import DataSpec
-from tread_lab.config.evaluation import HeldoutSpec, SamplesSpec, SimilaritySpec
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import HeldoutSpec, SamplesSpec, SimilaritySpec, decode_evaluations
 from tread_lab.config.guidance import BranchSpec, GuidanceSpec, routes_taken
 from tread_lab.config.load import load_experiment
 from tread_lab.config.metrics import ReferenceSpec
@@ -39,10 +38,10 @@ from tread_lab.config.recipe import (
     FlowSpec,
     TrainSpec,
 )
+from tread_lab.config.registry import Variants
 from tread_lab.config.routes import BYPASSES, ReEntrySpec, RouteSpec
 from tread_lab.config.run import InitSpec
 from tread_lab.config.sweep import SearchSpec, StopEarlySpec, SweepSpec
-from tread_lab.config.systems import Variants
 from tread_lab.cost.training import cost
 from tread_lab.diffusion.generate import generate
 from tread_lab.evaluate.drawing import _denoiser

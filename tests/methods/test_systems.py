@@ -10,12 +10,12 @@ import pytest
 
 import tread_lab
 from tread_lab.config import RunSpec, decode
-from tread_lab.config.systems import SYSTEMS
+from tread_lab.config.registry import SYSTEMS
 from tread_lab.train.joining import System, systems_of
 
 ROOT = Path(tread_lab.__file__).parent
 FOLDERS = {path.parent.name for path in ROOT.glob("methods/*/spec.py")}
-TABLE = ROOT / "config/systems.py"
+TABLE = ROOT / "config/registry.py"
 
 
 def test_the_table_holds_the_folders_and_their_classes() -> None:

@@ -1,11 +1,18 @@
-"""Claims about the folder of a sweep: what was suggested, stopped and spent."""
+"""Claims about a sweep's folder: its plan, what was suggested, stopped and spent."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
-from tread_lab.config.cell import Trial
+import pytest
+
+from tread_lab.config.cell import Tree, Trial
+from tread_lab.config.errors import UserError
+from tread_lab.records.durable import write_text
+from tread_lab.records.lab import Lab
+from tread_lab.records.stored_plan import StoredPlan, read_plan
 from tread_lab.records.sweep_folder import (
     Judgement,
     Stopwatch,
@@ -14,37 +21,92 @@ from tread_lab.records.sweep_folder import (
     hours_text,
 )
 
-TRIAL = Trial("trial", {"start": 1}, 0, {"seed": 0}, "a", "dense")
-LINE = (
-    '"number": 1, "cell": {"start": 1}, "trials": [{"role": "trial", "cell": {"start": 1},'
-    ' "seed": 0, "spec": {"seed": 0}, "run": "a", "baseline": "dense"}]'
-)
+TEXT = """{
+ "format": 2,
+ "name": "s",
+ "question": "Where?",
+ "experiment": "tiny",
+ "evaluate": [{"kind": "heldout_loss", "images": 8}],
+ "sources": {"sweep": {"seeds": [0]}, "experiment": {"name": "tiny"}},
+ "excluded": [{"reason": "start < end", "count": 2, "examples": [{"start": 3, "end": 2}]}],
+ "duplicates": [],
+ "search": {"sampler": "tpe"},
+ "space": [{"start": 0}, {"start": 1}],
+ "created": 1.5,
+ "trials": [
+  {"role": "baseline", "cell": {}, "seed": 0, "spec": {"train": {"steps": 5}}, "run": "d", "baseline": null},
+  {"role": "trial", "cell": {"start": 0}, "seed": 0, "spec": {"train": {"steps": 5}}, "run": "a", "baseline": "d"}
+ ]
+}
+"""  # noqa: E501
 
 
-def test_suggestions_are_in_order_of_their_numbers(tmp_path: Path) -> None:
-    sweep = SweepFolder(tmp_path)
-    sweep.add_suggestion(Suggestion(1, {}, (TRIAL,)))
-    for number in (0, 2):
-        sweep.add_suggestion(Suggestion(number, {"start": number}, (TRIAL,)))
-    assert [entry.number for entry in sweep.suggestions()] == [0, 1, 2]
+def trial(run: str, baseline: str | None = None, **spec: object) -> Trial[Tree]:
+    return Trial("trial", {}, 0, {"train": {"steps": 5}, **spec}, run, baseline)
 
 
-def test_suggestion_is_one_line(tmp_path: Path) -> None:
-    sweep = SweepFolder(tmp_path)
-    suggestion = Suggestion(1, {"start": 1}, (TRIAL,))
-    sweep.add_suggestion(suggestion)
-    path = tmp_path / "asked.jsonl"
-    assert LINE in path.read_text()
-    assert sweep.suggestions() == [suggestion]
+def test_plan_survives_a_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    assert read_plan(path) is None
+    path.write_text(TEXT)
+    plan = read_plan(path)
+    assert plan is not None and plan.text() == TEXT
+    assert plan.trials[1] == Trial("trial", {"start": 0}, 0, {"train": {"steps": 5}}, "a", "d")
+    assert plan.excluded[0].why and plan.evaluations_as_written == [{"heldout_loss": {"images": 8}}]
+
+
+@pytest.mark.parametrize("text", ["[]", TEXT.replace('"format": 2', '"format": 1')])
+def test_plan_of_another_format_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(UserError, match=r"plan\.json: must have format 2"):
+        read_plan(tmp_path / "plan.json")
+
+
+def test_shared_suggested_run_is_listed_once() -> None:
+    plan = StoredPlan("s", "", "", (trial("dense"),), (), {})
+    more = plan.with_suggested(
+        [[trial("dense"), trial("b")], [trial("a"), trial("b", "dense"), trial("c")]]
+    )
+    assert more.trials == (trial("dense"), trial("b"), trial("a"), trial("c"))
+    assert plan.trials == (trial("dense"),)
+
+
+@pytest.mark.parametrize(("cells", "left"), [(3, 1), (12, 7)])
+def test_search_suggests_up_to_its_trials(cells: int, left: int) -> None:
+    plan = StoredPlan("s", suggested=2, sources={"sweep": {"search": {"trials": 9}}})
+    assert plan.to_suggest == 0, "no search"
+    assert dataclasses.replace(plan, search={}, space=({},) * cells).to_suggest == left
+
+
+def test_parents_come_before_children() -> None:
+    eldest = {"model": "DiT-S/2", "train": {"steps": 1}}
+    parent = {"model": "DiT-S/2", "train": {"steps": 2}, "init_from": {"run": eldest}}
+    child = trial("child", "dense 1", init_from={"run": parent})
+    others = (trial("b", "dense 0"), trial("a", "dense 1"))
+    plan = StoredPlan("s", "", "", (child, *others), (), {})
+    assert [spec["train"]["steps"] for spec in plan.runs().values()] == [1, 2, 5, 5, 5]
+    assert list(plan.runs())[2:] == ["child", "b", "a"]
+    assert plan.baselines == ["dense 1", "dense 0"]
+
+
+def test_plan_includes_suggestions_in_order(lab: Lab) -> None:
+    folder = lab.sweep("s")
+    with pytest.raises(UserError, match="sweep s has no plan in"):
+        folder.plan()
+    write_text(folder.plan_path, StoredPlan("s", "", "", (trial("a"),), (), {}).text())
+    suggested = [Suggestion(1, {"start": 1}, (trial("c"),)), Suggestion(0, {}, (trial("b"),))]
+    for suggestion in suggested:
+        folder.add_suggestion(suggestion)
+    assert folder.suggestions() == suggested[::-1]
+    assert [one.run for one in folder.plan().trials] == ["a", "b", "c"]
+    assert [one.run for one in (folder.stored_plan() or folder.plan()).trials] == ["a"]
 
 
 def test_judgements_are_kept_for_each_run(tmp_path: Path) -> None:
     sweep = SweepFolder(tmp_path)
     made = [Judgement("a", 5, 0.25, stopped=False), Judgement("a", 9, 0.5), Judgement("b", 5, -0.5)]
-    for judgement in made:
+    for judgement in (*made, made[1]):  # passed again after a crash
         sweep.add_judgement(judgement)
-    assert sweep.judgements() == made
-    sweep.add_judgement(made[1])  # passed again after a crash
     assert sweep.judgements() == made
     assert sweep.stopped() == {"a": made[1], "b": made[2]}
 

@@ -22,8 +22,7 @@ from tests.synthetic import (
     write_sweep,
 )
 from tread_lab.config import SamplesSpec, encode, signature
-from tread_lab.config.evaluation import GuidanceSpec, SamplerSpec
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import GuidanceSpec, SamplerSpec, decode_evaluations
 from tread_lab.records import metric_names
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.lab import Lab

@@ -101,9 +101,9 @@ def test_all_cells_are_counted_before_they_are_crossed(
     sweep: dict[str, Any], too_many: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     axes = {"route": ["2->8", "2->6"]}
-    monkeypatch.setattr("tread_lab.config.axes.MOST_CELLS", 4)
+    monkeypatch.setattr("tread_lab.config.sweep.MOST_CELLS", 4)
     assert len(trials(axes=axes, **sweep)) == 4
-    monkeypatch.setattr("tread_lab.config.axes.MOST_CELLS", 3)
+    monkeypatch.setattr("tread_lab.config.sweep.MOST_CELLS", 3)
     with pytest.raises(UserError, match=f"^{too_many} cells, more than 3; split"):
         expansion(axes=axes, **sweep)
 
@@ -223,7 +223,7 @@ def test_a_baseline_without_routes_has_none_in_any_phase(
         ),
         (
             {"axes": {"route": ["2->8"], "routes": [["2->5"]]}},
-            "route and routes both set route.start",
+            "route and routes both set routes",
         ),
         (
             {"variants": {"m": {"a": {"train": {"lr": 1}}}}, "axes": {"train.lr": ["=rate / 2"]}},

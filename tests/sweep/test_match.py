@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tread_lab.config import RunSpec, UserError, decode, signature
-from tread_lab.config.evaluation import at_steps
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import at_steps, decode_evaluations
 from tread_lab.config.labels import cell_label
 from tread_lab.config.lengths import follows_length, written_shares
 from tread_lab.config.sweep import Experiment, SweepSpec

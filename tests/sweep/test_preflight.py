@@ -15,11 +15,15 @@ from tests.made_data import normal, write_arrays
 from tests.sweep.plans import carry_out, tiny
 from tests.sweep.test_data_digests import write_set
 from tread_lab.config import RunSpec, UserError, decode, encode
-from tread_lab.config.evaluation import EvaluationDefaults, HeldoutSpec, SamplesSpec
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import (
+    EvaluationDefaults,
+    HeldoutSpec,
+    SamplesSpec,
+    decode_evaluations,
+)
 from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.hardware import DeviceFacts, Devices
-from tread_lab.records.differences import mixtures
+from tread_lab.records.caveats import mixtures
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.planned_sweep import DataDigests
 from tread_lab.sweep.preflight import missing_files, preflight

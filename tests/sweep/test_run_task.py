@@ -21,10 +21,9 @@ from tread_lab.config import RunSpec, UserError
 from tread_lab.config.errors import Unavailable
 from tread_lab.config.evaluation import HeldoutSpec
 from tread_lab.cost.training import cost
-from tread_lab.records.checkpoint_names import list_checkpoints
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_folder import RunFolder, list_checkpoints
 from tread_lab.records.run_state import RunState
 from tread_lab.sweep import run_task
 from tread_lab.sweep.resources import RunResources

@@ -16,7 +16,7 @@ from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, sma
 from tread_lab import draws
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.config import RunSpec, UserError, decode, encode, signature
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import decode_evaluations
 from tread_lab.data.source import open_data
 from tread_lab.diffusion import build_process
 from tread_lab.evaluate.export import export, load_exported

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from tread_lab.config import TrainSpec, UserError
-from tread_lab.records.checkpoint_names import list_checkpoints, step_of
+from tread_lab.records.run_folder import list_checkpoints, step_of
 from tread_lab.train.checkpoint import (
     Checkpoint,
     flat_optimizers,
@@ -54,11 +54,11 @@ def test_the_newest_whole_checkpoint_is_taken_with_its_parts_and_facts(tmp_path:
     assert found is not None and (found.step, dict(found.facts)) == (1, {"seed": "3", "step": "1"})
     assert {name: len(tensor) for name, tensor in found.part("model").items()} == {"w": 1}
     assert found.part("mod") == {} and list(found.part("ema")) == ["w"]
-    with pytest.raises(UserError, match=r"12 is damaged \(checksum\) in .* steps 1, 11 and 12;"):
+    with pytest.raises(UserError, match=r"12 is damaged \(checksum\) in .* steps 1, 11, 12;"):
         load_step(tmp_path, 12)
     newest.unlink()
     second.unlink()
-    with pytest.raises(UserError, match=r"of step 12 is not there in .*, which has step 1;"):
+    with pytest.raises(UserError, match=r"of step 12 is not there in .*, which has steps 1;"):
         load_step(tmp_path, 12)
 
 

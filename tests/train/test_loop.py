@@ -19,8 +19,7 @@ from tests.train.runs import CPU, differing, last_checkpoint
 from tread_lab.config import RunSpec, UserError
 from tread_lab.data.source import open_data, redrawn
 from tread_lab.records import metric_names
-from tread_lab.records.checkpoint_names import list_checkpoints, step_of
-from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_folder import RunFolder, list_checkpoints, step_of
 from tread_lab.train import batches, trainer
 from tread_lab.train.batches import Batch, Batches
 from tread_lab.train.loop import Diverged, train

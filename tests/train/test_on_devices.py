@@ -13,8 +13,8 @@ import torch
 from tests.train.runs import CPU, differing, evaluate, small_run, train_until
 from tread_lab.config import HeldoutSpec, RunSpec, SamplesSpec, decode
 from tread_lab.records import metric_names
-from tread_lab.records.attempts import kind_of
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_state import kind_of
 from tread_lab.train.trainer import Trainer
 
 CUDA = pytest.param(

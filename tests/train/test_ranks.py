@@ -21,8 +21,8 @@ from tread_lab.config import RunSpec, SamplesSpec, UserError, decode
 from tread_lab.evaluate import drawing
 from tread_lab.evaluate.measuring import measuring
 from tread_lab.records import metric_names
-from tread_lab.records.attempts import ProcessLost, kind_of
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_state import ProcessLost, kind_of
 from tread_lab.train.checkpoint import save
 from tread_lab.train.loop import train
 from tread_lab.train.ranks import Processes, Ranks

@@ -198,7 +198,7 @@ def reference(
     from tread_lab.data.images import open_images
     from tread_lab.evaluate.extraction import Extraction
     from tread_lab.evaluate.fidelity import inception_weights, sha256
-    from tread_lab.evaluate.write_reference import write_reference
+    from tread_lab.evaluate.references import write_reference
     from tread_lab.train.device import pick
     from tread_lab.train.precision import matrix_products
 

@@ -21,7 +21,7 @@ from tread_lab.sweep.forecast import task_flops
 from tread_lab.sweep.plan import Plan, store_plan
 from tread_lab.sweep.preflight import check_references, preflight
 from tread_lab.sweep.runner import Interrupted, Runner
-from tread_lab.sweep.task import ListQueue, Task, TaskQueue, TimedQueue
+from tread_lab.sweep.task import ListQueue, Task, TaskQueue, TimedQueue, reopen
 
 
 def drive(
@@ -31,10 +31,14 @@ def drive(
     devices: Devices,
     runner: Runner,
     *,
+    retried: Sequence[Task],
     tracker: str,
     as_json: bool,
 ) -> int:
     """Run what is open under the sweep's lock, then conclude; return the exit code.
+
+    Args:
+        retried: tasks of failed runs, which are reopened once everything is checked.
 
     Raises:
         Unavailable: the disk is full or the cluster is lost.
@@ -44,6 +48,7 @@ def drive(
     check_references((lab.run(task.run), task.evaluations) for task in plan.possible_tasks)
     say(*preflight(open_tasks, devices))
     with folder.lock():
+        reopen(lab, retried)
         store_plan(folder, plan)
         if plan.stop_early is None:  # all runs go on
             shutil.rmtree(folder.judged_path, ignore_errors=True)

@@ -22,16 +22,17 @@ from tread_lab.config.evaluation import (
     EvaluationSpec,
     SamplesSpec,
     at_steps,
+    decode_evaluations,
 )
-from tread_lab.config.evaluation_text import MetricNames, decode_evaluations
+from tread_lab.config.labels import MetricNames
 from tread_lab.config.load import evaluations_of, reference_of, sampler_settings
 from tread_lab.config.metrics import METRICS
 from tread_lab.config.signature import signature
 from tread_lab.evaluate.measurable import check_measurable, check_samplers
 from tread_lab.evaluate.measuring import measuring, open_evaluations
-from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_state import ProcessLost
 from tread_lab.sweep.plan import load_plan, started_tasks
 from tread_lab.sweep.preflight import check_references
 from tread_lab.sweep.runner import UserErrors

@@ -24,7 +24,7 @@ from tread_lab.sweep.plan import (
 )
 from tread_lab.sweep.planned_sweep import DataDigests
 from tread_lab.sweep.resources import RunResources, devices_of, make_runner
-from tread_lab.sweep.task import Task, failed, reopen
+from tread_lab.sweep.task import Task, failed
 
 
 def launch(
@@ -61,10 +61,12 @@ def launch(
         early = EarlyStopping.of(plan, lab, again=[task.run for task in retried])
     if retry_failed:
         say(f"running {counted(len(retried), 'failed run')} again" if retried else "no run failed")
+    pending = pending_tasks(plan, lab)
+    tasks, runs = {t.run: t for t in (*begun, *pending)}, {t.run for t in (*pending, *retried)}
+    open_tasks = [task for run, task in tasks.items() if run in runs]
     if not only_plan:
         from tread_lab.cli.drive import drive  # torch
 
-        reopen(lab, retried)
         runner = make_runner(
             executor,
             resources,
@@ -72,11 +74,16 @@ def launch(
             hang_timeout=hang_timeout,
             early=early,
         )
-        open_tasks = pending_tasks(plan, lab)
-        return drive(lab, plan, open_tasks, devices, runner, tracker=tracker, as_json=as_json)
-    pending = pending_tasks(plan, lab)
-    tasks, runs = {t.run: t for t in (*begun, *pending)}, {t.run for t in (*pending, *retried)}
-    open_tasks = [task for run, task in tasks.items() if run in runs]
+        return drive(
+            lab,
+            plan,
+            open_tasks,
+            devices,
+            runner,
+            retried=retried,
+            tracker=tracker,
+            as_json=as_json,
+        )
     if any(map(_reads_files, open_tasks)):
         from tread_lab.sweep.preflight import missing_files  # torch
 

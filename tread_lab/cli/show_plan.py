@@ -15,15 +15,13 @@ from tread_lab.config.evaluation import (
     AT,
     END,
 )
-from tread_lab.config.evaluation_text import MetricNames
-from tread_lab.config.labels import cell_text, run_labels
+from tread_lab.config.labels import MetricNames, cell_text, run_labels
 from tread_lab.config.lengths import QUESTIONS
 from tread_lab.config.sweep import SearchSpec
 from tread_lab.config.units import counted, duration, span
 from tread_lab.cost.training import cost
 from tread_lab.hardware import Devices
-from tread_lab.records.lab import Lab
-from tread_lab.records.run_status import run_states
+from tread_lab.records.lab import Lab, run_states
 from tread_lab.records.sweep_folder import hours_text
 from tread_lab.sweep.forecast import RemainingTime, disk_line, forecast
 from tread_lab.sweep.match import steps_off

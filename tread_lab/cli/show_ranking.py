@@ -9,9 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from tread_lab.cli.console import ROWS, answers, say, table
-from tread_lab.config.treatments import ema_notices
-from tread_lab.records.differences import mixtures
-from tread_lab.records.history import left_note
+from tread_lab.config.lengths import ema_notices
+from tread_lab.records.caveats import left_note, mixtures
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS
 from tread_lab.records.sweep_folder import SweepFolder

@@ -18,16 +18,13 @@ from tread_lab.cli.console import (
     table,
 )
 from tread_lab.config.evaluation import AT
-from tread_lab.config.evaluation_text import MetricNames
-from tread_lab.config.labels import run_label, run_labels
+from tread_lab.config.labels import MetricNames, run_label, run_labels
 from tread_lab.config.units import counted, counts_text, duration
-from tread_lab.records.differences import mixtures
-from tread_lab.records.history import left_cells, left_note
-from tread_lab.records.lab import Lab
+from tread_lab.records.caveats import left_cells, left_note, mixtures
+from tread_lab.records.lab import Lab, run_states, run_status
 from tread_lab.records.metric_names import value_text
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState, without_comparison
-from tread_lab.records.run_status import run_states, run_status
 
 _EVERY = 2.0  # seconds between two readings of the records
 _URGENT = (  # the order of states in which runs are shown if there is no room for all

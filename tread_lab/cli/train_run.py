@@ -11,9 +11,9 @@ from tread_lab.cli.progress import tasks_progress
 from tread_lab.cli.resolve import check_device, run_spec
 from tread_lab.cli.show_status import show_run
 from tread_lab.config.errors import UserError
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import decode_evaluations
+from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.load import load_experiment
-from tread_lab.config.treatments import check_treatments, ema_notices
 from tread_lab.hardware import Devices, check_precisions
 from tread_lab.hardware import gpus as visible_gpus
 from tread_lab.records.lab import Lab
@@ -51,12 +51,11 @@ def train_run(
     spec = DataDigests(lab, say).named(spec)
     evaluations = decode_evaluations(loaded.evaluate, loaded.usual)
     task = Task(spec, evaluations, loaded.usual.with_probes(evaluations))
-    if retry_failed:
-        reopen(lab, failed(lab, with_ancestors([task])))
+    retried = failed(lab, with_ancestors([task])) if retry_failed else []
     check_references([(lab.run(task.run), task.evaluations)])
     try:
-        if not is_complete(lab, task):
-            _complete(lab, task, runner)
+        if retried or not is_complete(lab, task):
+            _complete(lab, task, retried, runner)
     except Interrupted:
         say(
             "interrupted, a checkpoint is saved; run the same command again to continue run"
@@ -69,15 +68,17 @@ def train_run(
     return DONE if ended else UNFINISHED
 
 
-def _complete(lab: Lab, task: Task, runner: InlineRunner) -> None:
-    """Carry out what the run and its parents lack."""
-    open_tasks = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
+def _complete(lab: Lab, task: Task, retried: Sequence[Task], runner: InlineRunner) -> None:
+    """Carry out what the run and its parents lack; failed ones are reopened once all is checked."""
+    tasks = with_ancestors([task])
+    open_tasks = [task for task in tasks if task in retried or not is_complete(lab, task)]
     specs = [task.spec for task in open_tasks]
     check_treatments(specs)
     devices = replace(Devices.here(runner.device), per_run=runner.worker.processes.count)
     check_precisions((spec.precision for spec in specs), devices)
     found = preflight(open_tasks, devices)
     say(*found, *ema_notices(specs), disk_line(open_tasks, lab))
+    reopen(lab, retried)
     with tasks_progress(open_tasks, lab) as watch:
         runner.run(lab, ListQueue(open_tasks), watch)
 

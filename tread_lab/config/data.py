@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Literal
 
-from tread_lab.config.bounds import Count, Positive
-from tread_lab.config.decode import settle, unhashed
+from tread_lab.config.decode import Count, Positive, settle, unhashed
 from tread_lab.config.registry import Registry
 
 SD_SCALE = 0.18215  # of the Stable Diffusion autoencoder: latent = encoding x 0.18215
@@ -63,7 +63,7 @@ class DataSpec:
         source: `fashion16` (embedded images), `latents` (packed arrays), `shards` (webdataset tars
             with `latent.npy` and `cls`), `folder` (REPA's and EDM2's files of latents), `images`
             (the same of PNG images) or `safetensors` (LightningDiT's).
-        path: folder or file of the data; the embedded set needs none.
+        path: folder or file of the data, made absolute; the embedded set needs none.
         channels, size: one sample is channels x size x size.
         classes: number of class labels.
         scale: factor from stored values to what the network sees: 1 for latents that are stored
@@ -104,6 +104,8 @@ class DataSpec:
 
     def __post_init__(self) -> None:
         """Write out what is implied, and forget what has no effect: equal data are equal specs."""
+        if self.path is not None:
+            settle(self, path=str(Path(self.path).expanduser().absolute()))
         holds, defaults = self.holds, {field.name: field.default for field in fields(self)}
         settle(self, **{n: defaults[n] for n in OPTIONS if n not in holds.options})
         if self.normalise == holds.normalised:

@@ -1,4 +1,4 @@
-"""Strict decoding of plain trees into frozen dataclasses: dotted paths, all mistakes at once."""
+"""Plain trees become frozen specs and back: strict types, bounds, dotted paths, all mistakes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import math
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
-from tread_lab.config.errors import Mistakes, UserError, placed, shown, suggest
-from tread_lab.config.systems import Variants
+from tread_lab.config.errors import Mistakes, UserError, lookup, placed, shown, suggest
+from tread_lab.config.registry import Variants
 
 T = TypeVar("T")
 
@@ -26,6 +26,30 @@ _WORDS = {
 _N = r"-?[.\d]+(?:e[-+]?\d+)?"
 # `1e-3:1e-2`, `suggest_float("lr", 1e-3, 1e-2)`: ranges of other tools, which axes write as `..`
 _RANGE = re.compile(rf"(?<![\w.])(\[?)({_N})(?:, *|:|\.\.)({_N})(?![\w.])")
+
+
+def within(interval: str) -> Callable[[float], None]:
+    """Return a check that refuses numbers outside an interval such as `[0, 1)` or `(0, inf)`, for
+    the type of a field: `Annotated[float, within("[0, 1)")]`."""
+    low, high = map(float, interval[1:-1].split(","))
+    ends = [end for end, bracket in ((low, interval[0]), (high, interval[-1])) if bracket in "[]"]
+    required = f"in {interval}"
+    if high == math.inf:
+        required = f"at least {low:g}" if ends else f"above {low:g}"
+
+    def check(value: float) -> None:
+        if not (low < value < high or value in ends):
+            raise UserError(f"must be {required}, got {value}")
+
+    return check
+
+
+Count = Annotated[int, within("[1, inf)")]
+Natural = Annotated[int, within("[0, inf)")]
+Positive = Annotated[float, within("(0, inf)")]
+NotNegative = Annotated[float, within("[0, inf)")]
+Share = Annotated[float, within("[0, 1]")]
+Rate = Annotated[float, within("[0, 1)")]
 
 
 class Field(NamedTuple):
@@ -140,7 +164,11 @@ def opened(cls: Any, tree: Any) -> Mapping[str, Any]:
 
 
 def decode_value(hint: Any, value: Any, path: str) -> Any:
-    """Decode a value of any type that a field may have."""
+    """Decode a value of any type that a field may have.
+
+    Of several plain types the one that a value has is meant, else the first. Several dataclasses
+    are told apart by `kind`.
+    """
     form, parts = get_origin(hint) or hint, get_args(hint)
     if form is Annotated and not isinstance(parts[1], Variants):
         decoded = decode_value(parts[0], value, path)
@@ -149,77 +177,65 @@ def decode_value(hint: Any, value: Any, path: str) -> Any:
         return decoded
     if value is None and type(None) in (*parts, *get_args(parts[0] if form is Annotated else None)):
         return None
-    if form in (Annotated, Union, types.UnionType):
-        return _union(hint, [part for part in parts if part is not type(None)], value, path)
     if form is tuple:
         return _tuple(parts, value, path)
-    if dataclasses.is_dataclass(hint):
-        return decode(typing.cast(type, hint), value, path)
-    if form is Literal and (value not in parts or type(value) not in map(type, parts)):
-        raise UserError(f"must be one of {', '.join(map(str, parts))}, got {shown(value)}").at(path)
-    if form in (dict, Mapping):
-        with placed(path):
+    if classes := classes_of(hint):
+        return _of_kind(classes, value, path)
+    if form in (Union, types.UnionType):
+        own = tuple if isinstance(value, list) else type(value)
+        meant = [part for part in parts if (get_origin(part) or part) is own]
+        return decode_value((*meant, *parts)[0], value, path)
+    with placed(path):
+        if form in (dict, Mapping):
             return dict(opened(None, value))
-    return value if form in (Any, Literal) else _scalar(hint, value, path)
+        return value if form is Any else _scalar(form, parts, value, path)
 
 
 def _tuple(hints: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
+    hints = hints[:1] if hints[-1] is Ellipsis else hints
     if not isinstance(value, list | tuple):
         raise UserError(f"must be a list, got {shown(value)}").at(path)
-    if hints[-1] is Ellipsis:
-        hints = hints[:1] * len(value)
-    if len(value) != len(hints):
+    if len(hints) > 1 and len(value) != len(hints):
         raise UserError(f"must be {len(hints)} values, got {len(value)}").at(path)
     items, wrong = list[Any](), Mistakes()
-    for k, (hint, item) in enumerate(zip(hints, value)):
+    for k, item in enumerate(value):
         with wrong:
-            items.append(decode_value(hint, item, f"{path}[{k}]"))
+            items.append(decode_value(hints[k % len(hints)], item, f"{path}[{k}]"))
     wrong.check()
     return tuple(items)
 
 
-def _union(hint: Any, options: list[Any], value: Any, path: str) -> Any:
-    """Decode `X | None`, dataclasses told apart by `kind`, or one of several plain types."""
-    if classes := classes_of(hint):
-        return _tagged(classes, value, path)
-    forms = [get_origin(option) or option for option in options]
-    own = tuple if isinstance(value, list) else type(value)
-    if len(options) == 1 or own in forms:
-        return decode_value(options[forms.index(own) if own in forms else 0], value, path)
-    names = " or ".join(_WORDS[form] for form in forms)
-    raise UserError(f"must be {names}, got {shown(value)}").at(path)
-
-
-def _tagged(options: tuple[Any, ...], value: Any, path: str) -> Any:
+def _of_kind(options: tuple[Any, ...], value: Any, path: str) -> Any:
     """Decode one of several dataclasses by its `kind`, which may stand alone; the first without."""
-    if isinstance(value, options):
-        return value
-    if not hasattr(options[0], "kind"):
-        return decode(options[0], value, path)
-    tree = {"kind": value} if isinstance(value, str) else value
-    if not isinstance(tree, Mapping):
-        raise UserError(f"must be a mapping or a kind, got {shown(value)}").at(path)
+    if isinstance(value, options) or not hasattr(options[0], "kind"):
+        return value if isinstance(value, options) else decode(options[0], value, path)
+    with placed(path):
+        tree = opened(None, {"kind": value} if isinstance(value, str) else value)
     kinds = {option.kind: option for option in options}
-    kind = tree.get("kind", options[0].kind)
-    if not isinstance(kind, str) or kind not in kinds:
-        raise UserError(f"unknown kind {kind!r}{suggest(str(kind), kinds)}").at(path)
-    return decode(kinds[kind], tree, path)
+    kind = lookup(kinds, str(tree.get("kind", options[0].kind)), f"{path}.kind")
+    return decode(kind, tree, path)
 
 
-def _scalar(hint: type, value: Any, path: str) -> Any:
-    if hint is float and type(value) in (int, float):
-        if not math.isfinite(value):
-            raise UserError(f"must be a finite number, got {value}").at(path)
+def _scalar(hint: Any, known: tuple[Any, ...], value: Any, path: str) -> Any:
+    if hint is Literal:
+        if (type(value), value) not in [(type(word), word) for word in known]:
+            raise UserError(f"must be one of {', '.join(map(str, known))}, got {shown(value)}")
+        return value
+    if hint is float and type(value) in (int, float) and math.isfinite(value):
         return float(value) + 0.0  # -0.0 is 0.0
     if hint is int and type(value) is float and value.is_integer():
         return int(value)
-    if type(value) is not hint:
-        ends = _RANGE.search(str(value)) if hint in (int, float) else None
-        remedy = ""
-        if ends:
-            values = f"[{ends[2]}, {ends[3]}]" if ends[1] else f"{ends[2]}..{ends[3]} log 5"
-            field = path.removeprefix("axes.")
-            in_file = path.startswith("axes.")
-            remedy = f". Try {field}: {values}" if in_file else f". Try 'axes.{field}={values}'"
-        raise UserError(f"must be {_WORDS[hint]}, got {shown(value)}{remedy}").at(path)
+    if type(value) is not hint or hint is float:
+        remedy = _as_axis(value, path) if hint in (int, float) else ""
+        raise UserError(f"must be {_WORDS[hint]}, got {shown(value)}{remedy}")
     return value
+
+
+def _as_axis(value: Any, path: str) -> str:
+    """Return how the values of an axis are written that a text in another tool's grammar means."""
+    ends = _RANGE.search(str(value))
+    if ends is None:
+        return ""
+    values = f"[{ends[2]}, {ends[3]}]" if ends[1] else f"{ends[2]}..{ends[3]} log 5"
+    field = path.removeprefix("axes.")
+    return f". Try {field}: {values}" if field != path else f". Try 'axes.{field}={values}'"

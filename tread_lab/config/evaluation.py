@@ -1,4 +1,4 @@
-"""What an evaluation is, and of which step: held-out loss, similarity, metrics of samples."""
+"""What an evaluation is, of which step, and how lists of them are written: `fid@10k at 50%`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Annotated, Any, Literal, get_args
 
-from tread_lab.config.bounds import Count, Positive, within
-from tread_lab.config.decode import decode, settle
-from tread_lab.config.errors import UserError, shown
+from tread_lab.config.decode import Count, Positive, decode, encode, opened, settle, within
+from tread_lab.config.errors import UserError, placed, shown, suggest
+from tread_lab.config.fields import merged as set_fields
 from tread_lab.config.guidance import GuidanceSpec
-from tread_lab.config.metrics import METRICS, ReferenceSpec
+from tread_lab.config.metrics import HELDOUT, METRICS, ReferenceSpec
 from tread_lab.config.recipe import DDPM_LEVELS
 from tread_lab.config.registry import Registry
 from tread_lab.config.run import RunSpec
@@ -21,7 +21,9 @@ from tread_lab.config.signature import signature
 END = "end"
 AT = "at"  # between an evaluation and its steps, and the key of the steps in a mapping
 BASELINE = "baseline"  # the step at which a run's baseline ends: its own end but under `match`
-_STEP = re.compile(r"(\d{1,9})(k?)|(\d{1,2}(?:\.\d+)?|100(?:\.0+)?)%", flags=re.IGNORECASE)
+_STEP = re.compile(
+    rf"(\d{{1,9}})(k?)|(\d{{1,2}}(?:\.\d+)?|100(?:\.0+)?)%|{END}|{BASELINE}", flags=re.IGNORECASE
+)
 
 
 def _is_step(step: int | str | None) -> None:
@@ -40,16 +42,14 @@ def step_of(written: Any) -> int | str | None:
     Raises:
         UserError: it is nothing of the kind.
     """
-    text = str(written).strip().lower()
-    if text in (END, BASELINE):
-        return BASELINE if text == BASELINE else None
-    match = _STEP.fullmatch(text)
-    if match is None or float(match[1] or match[3]) == 0:
+    match = _STEP.fullmatch(str(written).strip().lower())
+    if match is None or float(match[1] or match[3] or 1) == 0:
         raise UserError(f"must be a step, got {shown(written)}. Try 250, 50% or end.")
-    if match[3] is None:
+    if match[1]:
         return int(match[1]) * (1000 if match[2] else 1)
-    share = float(match[3])
-    return None if share == 100 else f"{share:g}%"
+    if match[0] == BASELINE:
+        return BASELINE
+    return None if match[0] == END or float(match[3]) == 100 else f"{float(match[3]):g}%"
 
 
 def steps_of(written: Any) -> tuple[int | str | None, ...]:
@@ -64,7 +64,7 @@ def steps_of(written: Any) -> tuple[int | str | None, ...]:
     return tuple(dict.fromkeys(map(step_of, items or [""])))
 
 
-def joined(items: Sequence[Any]) -> list[Any]:
+def _joined(items: Sequence[Any]) -> list[Any]:
     """Return the items of a list in which a comma between steps has made items of them.
 
     `[fid@10k at 50000, 100000, kid@1k]` is a list of three; its second item belongs to the first.
@@ -73,11 +73,11 @@ def joined(items: Sequence[Any]) -> list[Any]:
     whole: list[Any] = []
     for item in items:
         before = whole[-1] if whole and isinstance(whole[-1], str) else ""
-        text = str(item).strip().lower()
-        is_step = text in (END, BASELINE) or _STEP.fullmatch(text)
-        if before and (item == AT or (is_step and f" {AT}" in before)):
-            item = f"{whole.pop()} {item}"
-        whole.append(item)
+        is_step = _STEP.fullmatch(str(item).strip()) and f" {AT}" in before
+        if before and (item == AT or is_step):
+            whole[-1] = f"{before} {item}"
+        else:
+            whole.append(item)
     return whole
 
 
@@ -113,12 +113,6 @@ def without_step(tree: Mapping[str, Any]) -> dict[str, Any]:
 def end_signature(tree: Mapping[str, Any]) -> str:
     """Return the signature of an evaluation's tree at the end of a run: equal for all its steps."""
     return signature(decode(KINDS[tree["kind"]], without_step(tree)))
-
-
-def in_words(steps: Sequence[int]) -> str:
-    """Return `50000, 100000 and 400000`, or `none`."""
-    *most, last = [*map(str, steps)] or ["none"]
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 # Solver -> the one process that it belongs to; `None` for the solvers of any.
@@ -287,3 +281,99 @@ class EvaluationDefaults:
         """Return the defaults with a reference that is found by its name."""
         named = None if self.reference is None else replace(self.reference, path=None)
         return replace(self, reference=named)
+
+
+def decode_evaluations(
+    items: Any,
+    defaults: EvaluationDefaults | None = None,
+    cells: Sequence[Mapping[str, Any]] = ({},),
+) -> tuple[EvaluationSpec, ...]:
+    """Return the evaluations of a list such as `[heldout_loss, fd@1k, {samples: {count: 64}}]`.
+
+    `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`, and `fid[heldout]@1k` is that
+    with `reference: heldout`; metrics that share count, sampler, step and reference become one
+    evaluation, so that images are generated once.
+    `fd@1k at 250, 50%, end` is one evaluation at each of these steps, and so is the key `at`.
+
+    Args:
+        defaults: what items leave unsaid; `None` for the defaults of their classes.
+        cells: dotted fields of the sampler; every evaluation of samples is made once per cell.
+
+    Raises:
+        UserError: an unknown evaluation or a wrong option, with its dotted path.
+    """
+    if not isinstance(items, list | tuple):
+        raise UserError(f"evaluate: must be a list, got {shown(items)}. Try [heldout_loss, fd@1k].")
+    usual = defaults or EvaluationDefaults()
+    decode(SamplerSpec, usual.sampler, "sampler")  # which no evaluation here may use
+    places = [(item, f"evaluate[{k}]") for k, item in enumerate(_joined(items))]
+    return _merged(
+        spec
+        for item, place in places
+        for cell in cells
+        for spec in _evaluations(item, usual, cell, place)
+    )
+
+
+def _evaluations(
+    item: Any, usual: EvaluationDefaults, cell: Mapping[str, Any], path: str
+) -> list[EvaluationSpec]:
+    """Return the evaluation of an item, once for each of its steps."""
+    if isinstance(item, EvaluationSpec):
+        return [item]
+    kind, options = _kind_and_options(item, path)
+    path = f"{path}.{kind}"
+    with placed(path):
+        if kind == "samples":
+            own = opened(None, options.get("sampler") or {})
+            options["sampler"] = set_fields(SamplerSpec, {**usual.sampler, **own}, cell)
+            reference = options.get("reference", usual.reference)
+            options["reference"] = None if reference == HELDOUT else reference
+        else:
+            options = {**without_step(encode(getattr(usual, kind))), **options}
+        if {AT, "step"} <= {*options}:
+            raise UserError(f"`{AT}` and `step` say the same; leave one")
+        steps = steps_of(options.pop(AT)) if AT in options else (options.get("step"),)
+    return [decode(KINDS[kind], {**options, "step": step}, path) for step in steps]
+
+
+def _kind_and_options(item: Any, path: str) -> tuple[str, dict[str, Any]]:
+    """Return `samples` and its options for `fd@1k`, `heldout_loss` and `{}` for that name alone.
+
+    The steps after ` at ` are the option `at`.
+    """
+    if isinstance(item, str):
+        name, said, steps = item.partition(f" {AT} ")
+        at = {AT: steps} if said else {}
+        pattern = r"(\w+)(\[heldout\])?@(\d{1,9})(k?)"
+        if match := re.fullmatch(pattern, name.strip(), flags=re.IGNORECASE):
+            count = int(match[3]) * (1000 if match[4] else 1)
+            heldout = {"reference": HELDOUT} if match[2] else {}
+            return "samples", {"metrics": [match[1].lower()], "count": count, **heldout, **at}
+        item = {name.strip(): at}
+    if not isinstance(item, Mapping) or len(item) != 1:
+        raise UserError(f"must be a name or {{name: options}}, got {shown(item)}").at(path)
+    ((kind, options),) = item.items()
+    if kind not in KINDS:
+        digits = re.search(r"\d+k?$", str(kind))
+        names = [*KINDS, *(f"{name}@{digits[0] if digits else '1k'}" for name in METRICS)]
+        raise UserError(f"unknown evaluation {kind!r}{suggest(str(kind), names)}").at(path)
+    with placed(f"{path}.{kind}"):
+        return kind, dict(opened(None, options or {}))
+
+
+def _merged(specs: Iterable[EvaluationSpec]) -> tuple[EvaluationSpec, ...]:
+    """Merge the evaluations of samples that share images; equal ones are one. What compares with
+    no real image has no reference."""
+    merged: dict[EvaluationSpec, EvaluationSpec] = {}
+    for spec in specs:
+        key = replace(spec, metrics=()) if isinstance(spec, SamplesSpec) else spec
+        if isinstance(first := merged.get(key), SamplesSpec) and isinstance(spec, SamplesSpec):
+            spec = replace(spec, metrics=(*first.metrics, *spec.metrics))
+        merged[key] = spec
+    return tuple(
+        replace(spec, reference=None)
+        if isinstance(spec, SamplesSpec) and not any(METRICS[m].compares for m in spec.metrics)
+        else spec
+        for spec in merged.values()
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -40,32 +41,31 @@ def has_computed(value: Any) -> bool:
     return any(map(has_computed, value)) if isinstance(value, list | tuple) else is_computed(value)
 
 
-def check_fields(
-    fields: Iterable[tuple[str, Any]], place: str = "", others: Iterable[str] = SHORT
-) -> None:
+def check_fields(fields: Iterable[tuple[str, str, Any]], others: Iterable[str] = SHORT) -> None:
     """Refuse dotted fields that no run has, and values that none of them can have.
 
     Args:
-        place: where they are written, with a dot, such as `axes.`.
+        fields: place where each is written, with a dot, such as `axes.`; its name; its value.
         others: names that are valid beside the dotted fields.
 
     Raises:
         UserError: every one of them.
     """
-    hints, wrong = dict[str, list[Any]](), Mistakes()
+    hints, wrong = defaultdict[str, list[Any]](list), Mistakes()
     for name, hint in _walk(RunSpec, ""):
-        hints.setdefault(name, []).append(hint)
-    for key, value in fields:
+        hints[name].append(hint)
+    hints |= {"rate": hints["route.rate"], "route": [RouteSpec]}
+    hints |= {"then": [Any], "init_from.run": [Any]}
+    for place, key, value in fields:
         own = _OF_OTHER_RUNS.sub("", key)
-        own = "route.rate" if own == "rate" else own
         with wrong:
             if (axis := _RANGE_KEYS.fullmatch(own)) is not None and axis[1] in hints:
                 remedy = "Try [1e-3, 3e-3] or 1e-4..1e-2 log."
                 raise UserError(f"must be values or a range. {remedy}").at(f"{place}{axis[1]}")
-            if own not in {*hints, "route", "then"}:
+            if own not in hints:
                 raise UserError(f"no such field{near_field(own, others)}").at(f"{place}{key}")
-            if own not in ("then", "init_from.run") and not has_computed(value):
-                _check_value(hints.get(own, [RouteSpec]), value, f"{place}{key}")
+            if not has_computed(value):
+                _check_value(hints[own], value, f"{place}{key}")
     wrong.check()
 
 
@@ -108,62 +108,60 @@ def field_value(tree: Mapping[str, Any], key: str) -> Any:
     """Return a dotted field of the run of `tree`: as it is written, else its default.
 
     Raises:
-        KeyError: no run has the field.
+        LookupError: no run has the field.
     """
     head, *below = key.split(".")
-    try:
+    with contextlib.suppress(LookupError):
         return value_at(tree, [head, *below])
-    except KeyError:
-        default = fields_of(RunSpec)[head].default
-        part = encode(decode_field(RunSpec, head, tree[head])) if head in tree else encode(default)
-        return value_at(None if part is dataclasses.MISSING else part, below)
+    default = fields_of(RunSpec)[head].default
+    part = decode_field(RunSpec, head, tree[head]) if head in tree else default
+    return value_at(None if part is dataclasses.MISSING else encode(part), below)
 
 
 def value_at(tree: Any, keys: Sequence[str]) -> Any:
     """Return what lies in nested mappings under one key after another.
 
     Raises:
-        KeyError: a key is missing, or its place is no mapping.
+        LookupError: a key is missing, or its place is no mapping.
     """
     for key in keys:
-        if not isinstance(tree, Mapping):
-            raise KeyError(key)
-        tree = tree[key]
+        tree = (tree if isinstance(tree, Mapping) else {})[key]
     return tree
 
 
-def dotted(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def dotted(
+    tree: Mapping[str, Any], prefix: str = "", *, whole: bool = False
+) -> Iterator[tuple[str, Any]]:
     """Yield the leaves by dotted name: `{train: {lr: 1}}` gives (`train.lr`, 1); lists and empty
-    mappings stay whole."""
-    for name, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            yield from dotted(value, f"{prefix}{name}.")
+    mappings stay whole.
+
+    Args:
+        whole: whether a route, what has a `kind` and a system beside the loss are leaves, too.
+    """
+    for name, value in _in_order(tree):
+        opens = isinstance(value, Mapping) and bool(value)
+        if opens and not (whole and (name in ("route", *BESIDE) or "kind" in value)):
+            yield from dotted(value, f"{prefix}{name}.", whole=whole)
         else:
             yield f"{prefix}{name}", value
 
 
-def leaves_of(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the dotted fields that fields and their nested mappings set; a route is whole, and so
-    is what has a `kind` and a system beside the loss."""
-    leaves = dict[str, Any]()
-    for name, value in _in_order(fields):
-        whole = not isinstance(value, Mapping) or name in ("route", *BESIDE) or "kind" in value
-        whole = whole or not value
-        leaves |= {f"{prefix}{name}": value} if whole else leaves_of(value, f"{prefix}{name}.")
-    return leaves
+def leaves_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the dotted fields that fields and their nested mappings set."""
+    return dict(dotted(fields, whole=True))
 
 
 def names_of(fields: Mapping[str, Any]) -> dict[str, None]:
     """Return the fields that dotted fields set, those of a route by one name each."""
     names = dict[str, None]()
-    for name, value in fields.items():
-        routes = [value] if name == "route" else value if name == "routes" else []
-        first = routes[0] if isinstance(routes, list) and routes else {}
-        with contextlib.suppress(UserError):  # which is raised where the route is decoded
-            names |= dict.fromkeys(f"route.{part}" for part in opened(RouteSpec, first))
-        names |= dict.fromkeys(own for own, _ in dotted({name: value}))
-    short = {"route": "routes", "rate": "route.rate"}
-    return dict.fromkeys(short.get(name, name) for name in names)
+    for name, value in dotted(fields):
+        own = {"route": "routes", "rate": "route.rate"}.get(name, name)
+        names[own] = None
+        if own == "routes":
+            with contextlib.suppress(UserError):  # which is raised where the route is decoded
+                first = routes_of(value if name == own else [value])[:1]
+                names |= dict.fromkeys(f"route.{part}" for route in first for part in route)
+    return names
 
 
 def set_once(places: dict[str, str], names: Iterable[str], place: str) -> None:
@@ -193,25 +191,17 @@ def merged(cls: Any, under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[
 
     Args:
         cls: the dataclass; `None` for mappings of any keys.
-
-    Raises:
-        UserError: a part is set of what is no mapping; names it.
     """
-    tree = dict(under)
-    for name, value in over.items() if cls is None else _in_order(over):
+    tree, known = dict(under), fields_of(cls) if cls else {}
+    for name, value in _in_order(over) if cls else over.items():
         head, _, rest = (name, "", "") if name in tree else str(name).partition(".")
-        with placed("" if cls is RunSpec and head in SHORT else head):
+        own = {rest: value} if rest else value
+        with placed(head if head in known else ""):
             if cls is RunSpec and head in SHORT:
-                tree["routes"] = _routed(tree.get("routes"), head, rest, value)
-            elif cls is RunSpec and head == "then":
-                tree[head] = _phase(tree.get(head), {rest: value} if rest else value)
+                tree["routes"] = _routed(tree.get("routes"), head, own)
             else:
-                known = fields_of(cls) if cls else {}
                 options = classes_of(known[head].hint) if head in known else ()
-                below = tree.get(head, {} if rest else None)
-                if rest and not options and not isinstance(below, Mapping):
-                    raise UserError(f"must be a mapping, got {shown(below)}")
-                tree[head] = _over(options, below, {rest: value} if rest else value)
+                tree[head] = _over(options, tree.get(head, {} if rest else None), own)
     return tree
 
 
@@ -229,26 +219,17 @@ def _over(options: Sequence[Any], below: Any, value: Any) -> Any:
     if not isinstance(value, Mapping) or not (options or isinstance(below, Mapping)):
         return value
     under = opened(options[0], below) if options and below is not None else below or {}
-    kind = under.get("kind", usual)
-    if value.get("kind", kind) != kind:
-        under, kind = {}, value["kind"]
+    kind = value.get("kind", under.get("kind", usual))
+    under = under if kind == under.get("kind", usual) else {}
     return merged(kinds.get(str(kind), kinds.get(None)), under, value)
 
 
-def _phase(below: Any, value: Any) -> Any:
-    """Return what `then` says over what it said: the fields of the run that goes on, by dotted
-    name, which are set once the run before is known."""
-    if not isinstance(value, Mapping):
-        return value
-    return {**leaves_of(below if isinstance(below, Mapping) else {}), **leaves_of(value)}
-
-
-def _routed(routes: Any, head: str, rest: str, value: Any) -> list[dict[str, Any]]:
-    """Return routes with `route`, a part of it, or `rate` set."""
+def _routed(routes: Any, head: str, value: Any) -> list[dict[str, Any]]:
+    """Return routes with parts of the first one, `route`, or the `rate` of all set."""
     first, *others = routes_of(routes or [{}])
     if head == "rate":
         return [{**route, "rate": value} for route in (first, *others)]
-    return [{**first, **({rest: value} if rest else opened(RouteSpec, value))}, *others]
+    return [{**first, **opened(RouteSpec, value)}, *others]
 
 
 def routes_of(routes: Any) -> list[dict[str, Any]]:
@@ -273,12 +254,9 @@ def run_of(tree: Mapping[str, Any], path: str = "") -> RunSpec:
         UserError: `then` is no mapping, or a field is wrong.
     """
     parent = {key: value for key, value in tree.items() if key != "then"}
-    then = tree.get("then")
-    if then is None:
+    if tree.get("then") is None:
         return decode(RunSpec, parent, path)
-    if not isinstance(then, Mapping):
-        raise UserError(f"then: must be a mapping, got {shown(then)}. Try then: {{routes: []}}.")
     with placed("then"):
-        child = merged(RunSpec, {**parent, "init_from": None}, then)
+        child = merged(RunSpec, {**parent, "init_from": None}, opened(None, tree["then"]))
     start = {**(child["init_from"] or {}), "run": encode(run_of(parent, path))}
     return run_of({**child, "init_from": start}, path)

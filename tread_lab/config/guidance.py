@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from tread_lab.config.bounds import Count, NotNegative, Rate
 from tread_lab.config.cell import Tree
-from tread_lab.config.decode import decode, settle
+from tread_lab.config.decode import Count, NotNegative, Rate, decode, settle
 from tread_lab.config.errors import UserError, placed
 from tread_lab.config.routes import RouteSpec, check_selections, resolve_routes, spans_of
 from tread_lab.config.run import RunSpec

@@ -1,18 +1,27 @@
-"""Labels: the one place that names cells, trials and runs: `2->8 s=0.5 precision=bf16 seed 0`."""
+"""The one place that names cells, runs, evaluations and metrics: `2->8 s=0.5 precision=bf16`."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeVar
 
-from tread_lab.config.cell import AnySpec, Cell, Spec, Trial, axis_label
+from tread_lab.config.cell import AnySpec, Cell, Spec, Tree, Trial, axis_label
 from tread_lab.config.decode import decode, encode
+from tread_lab.config.evaluation import (
+    AT,
+    EvaluationDefaults,
+    SamplesSpec,
+    end_signature,
+    without_step,
+)
 from tread_lab.config.fields import dotted
+from tread_lab.config.guidance import in_short
+from tread_lab.config.metrics import HELDOUT, METRICS, OWN_FEATURES
 from tread_lab.config.recipe import PlainLoss
 from tread_lab.config.routes import RouteBypass, RouteSpec
 from tread_lab.config.run import RunSpec
@@ -42,20 +51,11 @@ def cell_label(trial: Trial[Spec]) -> str:
 
     It tells the routes, their rate, and every other axis of the cell; of a control what it changes.
     """
-    return _label(trial.role, trial.cell, trial.spec)
-
-
-def place_label(cell: Mapping[str, Any]) -> str:
-    """Return the label of a cell without a trial, from its axis values: `2->8 s=0.5`."""
-    if not {"start", "end"} <= set(cell):
-        return " ".join(f"{key}={value_text(value)}" for key, value in cell.items())
-    rate = f" s={value_text(cell['rate'])}" if "rate" in cell else ""
-    return " ".join([f"{cell['start']}->{cell['end']}{rate}", *_settings(cell)])
-
-
-def trial_label(trial: Trial[Spec]) -> str:
-    """`2->8 s=0.5 seed 0`."""
-    return f"{cell_label(trial)} seed {trial.seed}"
+    routed = "control" if trial.role == "control" else _lineage(trial.spec)
+    if routed == "dense" and trial.role != "baseline":
+        routed = _rate_zero(trial.cell) or routed
+    label = " ".join([routed, *_settings(trial.cell)])
+    return f"baseline {label}" if trial.role == "baseline" and "->" in routed else label
 
 
 def run_label(spec: RunSpec) -> str:
@@ -68,18 +68,15 @@ def run_label(spec: RunSpec) -> str:
 
 
 def run_labels(trials: Sequence[Trial[Spec]]) -> dict[str, str]:
-    """Return the label of every run of a plan, that of its first trial.
-
-    Runs that trials start from have the axis values in which such runs differ.
-    """
+    """Return the label of every run of a plan, that of its first trial; a run that is none is the
+    parent of the first run that starts from it."""
     labels: dict[str, str] = {}
     trials = with_baseline_cells(trials)
     for trial in trials:
-        if trial.run not in labels:
-            labels[trial.run] = trial_label(trial)
-    taken = set(labels.values())
-    for run, label in _parent_labels(trials).items():
-        labels.setdefault(run, f"parent {label}" if label in taken else label)
+        labels.setdefault(trial.run, f"{cell_label(trial)} seed {trial.seed}")
+    for trial in trials:
+        for name, spec in ancestors(trial.spec):
+            labels.setdefault(name, f"{_lineage(spec)}, parent of {labels[trial.run]}")
     return labels
 
 
@@ -88,41 +85,38 @@ def with_baseline_cells(
 ) -> tuple[Trial[AnySpec], ...]:
     """Return the trials; several baselines get the axis values that their trials have in common.
 
-    A sweep over precisions has a dense run in each: these are cells, not seeds of one.
+    A sweep over precisions has a dense run in each: these are cells, not seeds of one. Baselines
+    that no axis tells apart, as where fields are computed, have the fields in which they differ.
     """
     baselines = {trial.run: trial for trial in trials if trial.role == "baseline"}
-    served = _served_cells((t.baseline, t.cell) for t in trials if t.role == "trial")
-    cells = {run: trial.cell or served.get(run, {}) for run, trial in baselines.items()}
-    seeds = Counter((repr(cells[run]), trial.seed) for run, trial in baselines.items())
-    told = {} if all(count == 1 for count in seeds.values()) else _told_apart(baselines)
-    own = {run: {**cell, **told.get(run, {})} for run, cell in cells.items()}
-
-    def cell_of(trial: Trial[AnySpec]) -> Cell:
-        if trial.role == "baseline":
-            return own[trial.run]
-        return {**own.get(trial.baseline or "", {}), **trial.cell}
-
+    served = defaultdict[str, list[Cell]](list)
+    for trial in trials:
+        if trial.role == "trial" and trial.baseline:
+            served[trial.baseline].append(trial.cell)
+    shared = {
+        run: {a: v for a, v in cells[0].items() if all(cell.get(a) == v for cell in cells)}
+        for run, cells in served.items()
+    }
+    shared = _apart(shared, leave=ROUTE_AXES)
+    own = {run: {**shared.get(run, {}), **trial.cell} for run, trial in baselines.items()}
+    if len({(repr(own[run]), trial.seed) for run, trial in baselines.items()}) < len(baselines):
+        trees = {run: dict(dotted(trial.tree()["spec"])) for run, trial in baselines.items()}
+        seeds = [name for tree in trees.values() for name in tree if _SEEDS.fullmatch(name)]
+        told = _apart(trees, leave=seeds)
+        own = {run: {**cell, **told[run]} for run, cell in own.items()}
     return tuple(
-        trial if trial.role == "trial" else replace(trial, cell=cell_of(trial)) for trial in trials
+        trial
+        if trial.role == "trial"
+        else replace(trial, cell={**own.get(trial.baseline or trial.run, {}), **trial.cell})
+        for trial in trials
     )
 
 
-def _told_apart(trials: Mapping[str, Trial[Spec]]) -> dict[str, dict[str, Any]]:
-    """Return by run the fields in which the specs of these runs differ, but for their seeds.
-
-    Fields that are computed from the axes of trials make several baselines, which no axis names.
-    """
-    trees = {
-        run: dict(dotted(encode(t.spec) if isinstance(t.spec, RunSpec) else t.spec))
-        for run, t in trials.items()
-    }
-    names = dict.fromkeys(name for tree in trees.values() for name in tree)
-    fields = [
-        name
-        for name in names
-        if not _SEEDS.fullmatch(name) and len({repr(tree.get(name)) for tree in trees.values()}) > 1
-    ]
-    return {run: {name: tree.get(name) for name in fields} for run, tree in trees.items()}
+def _apart(trees: Mapping[str, Cell], leave: Sequence[str]) -> dict[str, Cell]:
+    """Return by run the values in which trees differ, without those of some names."""
+    names = dict.fromkeys(name for tree in trees.values() for name in tree if name not in leave)
+    kept = [name for name in names if len({repr(t.get(name)) for t in trees.values()}) > 1]
+    return {run: {n: tree[n] for n in kept if n in tree} for run, tree in trees.items()}
 
 
 def without_axis(label: str, axis: str) -> str:
@@ -143,22 +137,14 @@ def value_text(value: Any) -> str:
 
 def ancestors(spec: OneSpec) -> Iterator[tuple[str, OneSpec]]:
     """Yield the runs that a run descends from, the eldest first, each with its name."""
+    parent: Any
     if isinstance(spec, RunSpec):
-        parent: Any = spec.parent
+        parent = spec.parent
     else:
-        start = spec.get("init_from") or {}
-        parent = start.get("run")
+        parent = (spec.get("init_from") or {}).get("run")
     if parent is not None:
         yield from ancestors(parent)
         yield signature(decode(RunSpec, parent)), parent
-
-
-def _label(role: str, cell: Mapping[str, Any], spec: Spec) -> str:
-    routed = "control" if role == "control" else _lineage(spec)
-    if routed == "dense" and role != "baseline":
-        routed = _rate_zero(cell) or routed
-    label = " ".join([routed, *_settings(cell)])
-    return f"baseline {label}" if role == "baseline" and "->" in routed else label
 
 
 def _settings(cell: Mapping[str, Any]) -> list[str]:
@@ -200,32 +186,89 @@ def _rate_zero(cell: Mapping[str, Any]) -> str:
     return f"{written} s=0" if isinstance(written, str) else ""
 
 
-def _parent_labels(trials: Sequence[Trial[Spec]]) -> dict[str, str]:
-    """Return the labels of parents, with the axis values in which they differ."""
-    served = [(name, spec, trial) for trial in trials for name, spec in ancestors(trial.spec)]
-    own = _served_cells((name, trial.cell) for name, _, trial in served)
-    return {
-        name: f"{_label('parent', own.get(name, {}), spec)} seed {trial.seed}"
-        for name, spec, trial in served
-    }
+def count_label(count: int) -> str:
+    """Return `10k` for 10000, `512` for 512: the sample size as metric names carry it."""
+    return f"{count // 1000}k" if count % 1000 == 0 else str(count)
 
 
-def _served_cells(
-    served: Iterable[tuple[str | None, Mapping[str, Any]]],
-) -> dict[str, dict[str, Any]]:
-    """Return run -> the values that its cells share, of axes in which such runs differ."""
-    cells: dict[str, list[Mapping[str, Any]]] = {}
-    for run, cell in served:
-        if run is not None:
-            cells.setdefault(run, []).append(cell)
-    shared = {
-        run: {a: v for a, v in own[0].items() if all(cell.get(a) == v for cell in own)}
-        for run, own in cells.items()
-    }
-    axes = dict.fromkeys(axis for cell in shared.values() for axis in cell)
-    varying = [
-        axis
-        for axis in axes
-        if axis not in ROUTE_AXES and len({repr(cell.get(axis)) for cell in shared.values()}) > 1
-    ]
-    return {run: {a: cell[a] for a in varying if a in cell} for run, cell in shared.items()}
+def _against(metric: str, tree: Tree, source: str | None) -> str:
+    """Return `[heldout]` for a metric in features of a large network without a reference file."""
+    if metric not in METRICS or not METRICS[metric].compares or tree.get("reference"):
+        return ""
+    features = METRICS[metric].features
+    inception = features == "any" and source is not None and source not in OWN_FEATURES
+    return f"[{HELDOUT}]" if features in ("inception", "dinov2") or inception else ""
+
+
+class MetricNames:
+    """Names of metrics in tables, figures and MLflow: `heldout/loss`, `fd@1k w=1.5 SG(0.5/0.9)`.
+
+    A name belongs to its evaluation, whatever else is planned or measured: guidance is always
+    said, and of the other settings those that differ from the defaults of the sweep or the run.
+    Evaluations at several steps of a run share their names: a name does not say the step.
+    """
+
+    def __init__(self, defaults: EvaluationDefaults) -> None:
+        self._defaults = defaults
+        self._names: dict[tuple[str, str], str] = {}
+
+    def label(self, tree: Tree, source: str | None = None) -> str:
+        """Return the label of an evaluation's tree: `heldout_loss`, `fd+kid@1k steps=8 at 250`, or
+        `fid[heldout]@10k` where the data's own held-out images stand in for a reference file.
+
+        Args:
+            source: of the data, which decides the features of metrics such as `kid`; where it is
+                not known, these carry no `[heldout]`.
+        """
+        at = f" {AT} {tree['step']}" if tree.get("step") is not None else ""
+        name = tree["kind"]
+        if name == "samples":
+            metrics = [f"{m}{_against(m, tree, source)}" for m in tree["metrics"]]
+            name = f"{'+'.join(metrics) or name}@{count_label(tree['count'])}"
+        return f"{name}{self._suffix(without_step(tree))}{at}"
+
+    def name(self, metric: str, evaluation: str, tree: Tree) -> str:
+        """Return the name of a metric of the evaluation with this signature and tree."""
+        if tree.get("step") is not None:
+            evaluation, tree = end_signature(tree), without_step(tree)
+        key = evaluation, metric
+        if key not in self._names:
+            self._names[key] = metric + self._suffix(tree)
+        return self._names[key]
+
+    def _suffix(self, tree: Tree) -> str:
+        """The settings that are not usual; the weight says whether there is CFG."""
+        own, usual = _told(tree), _told(self._usual_of(tree))
+        values = {f: (own.get(f), usual.get(f)) for f in {**usual, **own} if f != "metrics"}
+        said = [f for f, (x, y) in values.items() if repr(x) != repr(y) and {x, y} != {"", "CFG"}]
+        return "".join(_setting(field, own.get(field)) for field in said)
+
+    def _usual_of(self, tree: Tree) -> Tree:
+        """Return the evaluation that needs no settings in the name of its metrics."""
+        if tree["kind"] != "samples":
+            probe: Tree = encode(getattr(self._defaults, tree["kind"]))
+            return without_step(probe)
+        usual = self._defaults
+        sampler = {name: x for name, x in usual.sampler.items() if name != "guidance"}
+        reference = usual.reference if tree.get("reference") else None
+        own = {"metrics": tree["metrics"], "count": tree["count"], "reference": reference}
+        samples: Tree = encode(decode(SamplesSpec, {"sampler": sampler, **own}))
+        return samples
+
+
+def _setting(field: str, value: Any) -> str:
+    """Return ` key=value`; the method of guidance needs no key."""
+    name = field.rpartition(".")[2]
+    if name == "method":
+        return f" {value}" if value else ""
+    return f" {name}={'none' if value is None else value_text(value)}"
+
+
+def _told(tree: Tree) -> dict[str, Any]:
+    """Return the dotted settings of an evaluation, guidance as people tell it: w, method, ..."""
+    own = dict(tree)
+    if own.get("reference"):
+        own["reference"] = own["reference"]["name"]
+    if sampler := own.get("sampler"):
+        own["sampler"] = {**sampler, "guidance": in_short(sampler["guidance"])}
+    return dict(dotted(own))

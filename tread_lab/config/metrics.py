@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Literal
 
-from tread_lab.config.decode import unhashed
+from tread_lab.config.decode import settle, unhashed
 from tread_lab.config.errors import UserError, lookup
 from tread_lab.config.registry import Registry
 
@@ -187,8 +187,8 @@ class ReferenceSpec:
 
     Attributes:
         name: what the statistics are of; it is signed, and one lab never has two files of one name.
-        path: the file; it is not signed. Where it is absent, the file of this name in the folder
-            TREAD_LAB_REFERENCES is taken.
+        path: the file, made absolute; it is not signed. Where it is absent, the file of this name
+            in the folder TREAD_LAB_REFERENCES is taken.
     """
 
     name: str
@@ -199,6 +199,8 @@ class ReferenceSpec:
             raise UserError(
                 f"name: must be letters and digits, got {self.name!r}. Try imagenet256."
             )
+        if self.path is not None:
+            settle(self, path=str(Path(self.path).expanduser().absolute()))
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from tread_lab.config.bounds import Count, Natural, Positive, within
-from tread_lab.config.decode import settle
+from tread_lab.config.decode import Count, Natural, Positive, settle, within
 from tread_lab.config.errors import UserError, lookup, suggest
 from tread_lab.config.registry import Registry
 

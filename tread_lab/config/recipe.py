@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from tread_lab.config.bounds import Count, Natural, NotNegative, Positive, Rate, Share, within
-from tread_lab.config.decode import settle
+from tread_lab.config.decode import (
+    Count,
+    Natural,
+    NotNegative,
+    Positive,
+    Rate,
+    Share,
+    settle,
+    within,
+)
 from tread_lab.config.errors import UserError
-from tread_lab.config.registry import Registry, import_plugins
-from tread_lab.config.systems import SystemSpec, Variants
+from tread_lab.config.registry import Registry, SystemSpec, Variants, import_plugins
 
 if TYPE_CHECKING:
     from tread_lab.config.run import RunSpec

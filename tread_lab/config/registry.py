@@ -1,14 +1,21 @@
-"""Registries: one table from name to entry per kind, which modules of your own may add to."""
+"""Registries: one table from name to entry per kind, which modules of your own may add to; the
+systems beside TREAD among them, a line for each published one."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from tread_lab.config.errors import UserError, first_line, suggest
+
+if TYPE_CHECKING:
+    from tread_lab.config.run import RunSpec
 
 Entry = TypeVar("Entry")
 Added = TypeVar("Added")
@@ -69,3 +76,110 @@ def import_plugins(names: Iterable[str]) -> None:
         except Exception as error:
             reason = f"{type(error).__name__}: {first_line(error)}"
             raise UserError(f"plugins: cannot import {name!r}: {reason}") from error
+
+
+@dataclass(frozen=True)
+class JoinedBy:
+    """Where a system is, and by which fields of a run it is asked for.
+
+    Attributes:
+        package: the folder, as it is imported. Its module `spec` has the classes; the module with
+            the name of the folder has `SYSTEM`, which derives from `train.joining.System`.
+        classes: field of a run (`bypass`, `loss`, `repa`, `captions`) -> the class that may stand
+            in it. Each names its system, and those of plugins have a `kind` of their own.
+    """
+
+    package: str
+    classes: Mapping[str, str]
+
+
+# The systems beside TREAD in the order in which they join a step; those of plugins come after.
+_PUBLISHED: dict[str, dict[str, str]] = {
+    "maskdit": {"bypass": "MaskBypass"},
+    "mdt": {"bypass": "MdtBypass", "loss": "BothLoss"},
+    "sprint": {"bypass": "SprintBypass"},
+    "sd_dit": {"loss": "DiscriminationLoss"},
+    "text_to_image": {"captions": "CaptionSpec"},
+    "repa": {"repa": "RepaSpec"},
+}
+SYSTEMS = Registry(
+    "system",
+    {name: JoinedBy(f"tread_lab.methods.{name}", own) for name, own in _PUBLISHED.items()},
+)
+
+
+def load(system: str, attribute: str, module: str | None = None) -> Any:
+    """Return what a module of a system's folder holds, by default the one with its name."""
+    package = SYSTEMS[system].package
+    module = module or package.rpartition(".")[2]
+    return getattr(importlib.import_module(f"{package}.{module}"), attribute)
+
+
+class SystemSpec:
+    """What a run says of a system that joins it; a frozen dataclass derives from it.
+
+    Attributes:
+        system: the name of the system; empty for what is TREAD's own.
+        in_label: whether the label of a run names it.
+    """
+
+    system: ClassVar[str] = ""
+    in_label: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, run: RunSpec) -> Self:
+        """Return what a run that has it says."""
+        (part,) = (part for part in run.systems.values() if isinstance(part, cls))
+        return part
+
+    def resolved(self, run: RunSpec) -> Self:
+        """Return it with all that depends on the rest of the run written out.
+
+        Raises:
+            UserError: the run cannot have it.
+        """
+        return self
+
+    def without_folders(self) -> Self:
+        """Return it without what is of this machine alone."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        unhashed = {f.name: f.default for f in fields if f.metadata.get("unhashed")}
+        return dataclasses.replace(self, **unhashed)  # type: ignore[type-var]
+
+
+class ConditionSpec(SystemSpec):
+    """What a network sees in place of a class: tokens beside those of the image, in every block.
+
+    Attributes:
+        tokens: how many they are.
+    """
+
+    tokens: int
+
+    @property
+    def width(self) -> int:
+        """The width of a token before the network maps it to its own."""
+        raise NotImplementedError
+
+
+class Variants:
+    """The classes that may stand in a field of a run: TREAD's own, and those of the systems.
+
+    It annotates the field's type, which is what all of them derive from. Several are told apart by
+    their `kind`; the first is meant where none is written.
+    """
+
+    def __init__(self, field: str, *own: type[SystemSpec]) -> None:
+        self.field, self.own = field, own
+
+    @property
+    def classes(self) -> tuple[type[SystemSpec], ...]:
+        """The classes, imported when the first tree is decoded."""
+        return (*self.own, *_joining(self.field, tuple(SYSTEMS)))
+
+
+@functools.cache
+def _joining(field: str, systems: tuple[str, ...]) -> tuple[type[SystemSpec], ...]:
+    """Return the classes of systems that may stand in a field of a run."""
+    named = ((name, SYSTEMS[name].classes.get(field)) for name in systems)
+    return tuple(load(name, attribute, "spec") for name, attribute in named if attribute)

@@ -9,11 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from tread_lab.config.bounds import Rate
-from tread_lab.config.decode import settle
+from tread_lab.config.decode import Rate, settle
 from tread_lab.config.errors import UserError, placed, shown, suggest
-from tread_lab.config.registry import Registry
-from tread_lab.config.systems import SystemSpec, Variants
+from tread_lab.config.registry import Registry, SystemSpec, Variants
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from tread_lab.config.bounds import Natural
 from tread_lab.config.data import DataSpec
-from tread_lab.config.decode import settle, unhashed
+from tread_lab.config.decode import Natural, settle, unhashed
 from tread_lab.config.errors import UserError
 from tread_lab.config.model import ModelSpec
 from tread_lab.config.recipe import (
@@ -24,6 +23,7 @@ from tread_lab.config.recipe import (
     outputs,
     step_at,
 )
+from tread_lab.config.registry import ConditionSpec, SystemSpec, Variants
 from tread_lab.config.routes import (
     BYPASSES,
     Bypass,
@@ -33,7 +33,6 @@ from tread_lab.config.routes import (
     resolve_routes,
     spans_of,
 )
-from tread_lab.config.systems import ConditionSpec, SystemSpec, Variants
 
 BESIDE = ("repa", "captions")  # fields of systems beside the bypass and the loss, or `None`
 _EXACT = ("fp32", "tf32")  # precisions in which no block has to be kept in fp32

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tread_lab.config.registry import SYSTEMS, load
 from tread_lab.config.run import RunSpec
-from tread_lab.config.systems import SYSTEMS, load
 
 Tokens = tuple[int, ...]  # of an image in each block, from the first to the last
 

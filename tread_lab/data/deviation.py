@@ -39,8 +39,7 @@ def check_decoded(data: DataSpec, heldout: Samples) -> None:
         UserError: says what was found, and the range that they seem to have.
     """
     decoded: Callable[[Tensor], Tensor | None] = getattr(heldout, "decoded", lambda x_BCHW: None)
-    # an export holds no samples
-    image_BCHW = decoded(_spread(heldout, DECODED)) if len(heldout) else None
+    image_BCHW = decoded(_spread(heldout, DECODED))
     if image_BCHW is None:
         return
     beyond = 1 - float((image_BCHW.abs() <= BEYOND).float().mean())  # NaN is, too

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from tread_lab.config.errors import UserError, shown
 from tread_lab.data.batch_files import Parts
 from tread_lab.data.caption_files import CAPTIONS, Captions, write_captions
-from tread_lab.data.exported import CLASSES
 from tread_lab.data.latents import packed_files, read_manifest, write_manifest
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
 from tread_lab.records.durable import write_text, writing
@@ -22,7 +21,7 @@ from tread_lab.records.locks import exclusive
 
 UNDER_WAY = ".building"  # folder of what is not whole yet
 NUMBER = "number"  # of the samples of a batch, without damaged ones
-DAMAGED = "damaged.txt"
+DAMAGED, CLASSES = "damaged.txt", "classes.json"  # names of images left out, of classes
 _LOCK = ".lock"
 
 

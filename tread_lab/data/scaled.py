@@ -59,14 +59,12 @@ class Store:
         labels: int64 [N].
         posterior: what `read` gives behind the C channels of the mean: C more or nothing.
         flips: whether latents of mirrored images are stored, too.
-        recorded: whether `fingerprint` is that of the scaled latents, as an export has it.
     """
 
     shape: tuple[int, int, int]
     labels: NDArray[np.int64]
     posterior: Posterior = "none"
     flips: bool = False
-    recorded: bool = False
 
     def read(
         self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
@@ -130,8 +128,6 @@ class ScaledLatents:
             self._affine = mean_C[:, None, None], deviation_C[:, None, None]
             normalised = [*mean_C.tolist(), *deviation_C.tolist()]
             self.fingerprint = _mixed(f"{self.fingerprint} {normalised}", self._scale)
-        if store.recorded:
-            self.fingerprint = store.fingerprint
         self.labels_N = torch.from_numpy(store.labels)
         self._decode = decode
 
@@ -211,8 +207,6 @@ class ScaledLatents:
 
 def check_labels(labels_N: NDArray[np.int64], spec: DataSpec) -> None:
     """Refuse labels outside 0..classes-1."""
-    if not len(labels_N):
-        return
     lowest, highest = int(labels_N.min()), int(labels_N.max())
     if lowest < 0 or highest >= spec.classes:
         found = f"the labels in {spec.path} run from {lowest} to {highest}"

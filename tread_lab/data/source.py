@@ -15,7 +15,6 @@ from tread_lab.config.errors import UserError, lookup
 from tread_lab.config.registry import Registry
 from tread_lab.data.autoencoder import open_autoencoder
 from tread_lab.data.embedded import open_fashion16
-from tread_lab.data.exported import ExportedImages, ExportedStore, is_export, refuse_samples
 from tread_lab.data.folder import FolderImages, FolderLatents
 from tread_lab.data.latents import PackedArrays, read_manifest
 from tread_lab.data.lightning import SafetensorsFiles
@@ -77,12 +76,7 @@ def open_data(spec: DataSpec, split: Split) -> Samples:
     Raises:
         UserError: the data are absent, damaged, or not what `spec` says.
     """
-    openers: Mapping[str, Opener] = OPENERS
-    if is_export(spec):
-        openers = {**OPENERS, **EXPORTED}
-        if split != "heldout":
-            refuse_samples(spec)
-    samples = lookup(openers, spec.source, "data.source")(spec, split)
+    samples = lookup(OPENERS, spec.source, "data.source")(spec, split)
     channels, *sides = samples.shape
     _agree("channels", spec.channels, channels)
     for side in sides:
@@ -152,12 +146,6 @@ OPENERS: Registry[Opener] = Registry(
     },
     SOURCES,
 )
-
-# What opens the folder of an export in the place of each source.
-EXPORTED: Mapping[str, Opener] = {
-    "images": lambda spec, split: ExportedImages(spec),
-    **{source: _latents_of(lambda spec, _: ExportedStore(spec)) for source in STORES},
-}
 
 
 def open_store(source: str, path: Path, split: Split = "all") -> Store:

@@ -9,17 +9,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from tread_lab.config.errors import NotFinite, UserError
 from tread_lab.config.evaluation import SamplesSpec, Step
 from tread_lab.config.guidance import routes_taken
 from tread_lab.data.batch_files import Parts
+from tread_lab.data.npy import write_npz
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.diffusion.generate import generate, images_a_call
 from tread_lab.diffusion.guided import Denoiser
 from tread_lab.evaluate.references import pixels
+from tread_lab.records.durable import replacing
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import Routing
 from tread_lab.train.assemble import Trained, trained
@@ -181,3 +185,31 @@ def _denoiser(model: Trained, precision: str) -> Denoiser:
         return out
 
     return denoiser
+
+
+def write_samples(
+    path: Path, parts: Parts, shape: tuple[int, int, int], labels: Sequence[int]
+) -> None:
+    """Write what ADM's evaluator takes: images `arr_0`, uint8 [N, H, W, C], and labels `arr_1`."""
+    C, H, W = shape
+    pixels = (part["images"].transpose(0, 2, 3, 1) for part in parts.read())
+    members = {
+        "arr_0": ((parts.count, H, W, C), np.uint8, pixels),
+        "arr_1": ((parts.count,), np.int64, [np.array(labels)]),
+    }
+    write_npz(path, members)
+
+
+def write_grid(path: Path, images_BCHW: Tensor, columns: int = 8) -> None:
+    """Write images side by side on a white ground, small ones enlarged without smoothing."""
+    B, C, H, W = images_BCHW.shape
+    zoom, rows = 3 if H < 64 else 1, -(-B // columns)
+    sheet = torch.full((C, rows * (H + 1) + 1, columns * (W + 1) + 1), 255, dtype=torch.uint8)
+    for k, image in enumerate(images_BCHW):
+        top, left = k // columns * (H + 1) + 1, k % columns * (W + 1) + 1
+        sheet[:, top : top + H, left : left + W] = image
+    array = sheet[:3].permute(1, 2, 0).numpy() if C >= 3 else sheet[0].numpy()
+    picture = Image.fromarray(array)
+    size = (picture.width * zoom, picture.height * zoom)
+    with replacing(path) as temporary:
+        picture.resize(size, Image.Resampling.NEAREST).save(temporary, format="PNG")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,20 +12,14 @@ from safetensors.torch import save_file
 
 from tread_lab.config.decode import encode
 from tread_lab.config.errors import UserError
-from tread_lab.config.evaluation_text import MetricNames
 from tread_lab.config.guidance import beyond_weight
-from tread_lab.config.labels import run_label
+from tread_lab.config.labels import MetricNames, run_label
 from tread_lab.config.run import RunSpec
 from tread_lab.config.yaml_text import dump_yaml
-from tread_lab.data.caption_files import Captions, captions_of
-from tread_lab.data.content import check_content
-from tread_lab.data.exported import KEPT, keep_beside_weights
-from tread_lab.data.source import open_data
 from tread_lab.records.durable import FORMAT, replacing, write_json, write_text
 from tread_lab.records.metric_names import value_text
 from tread_lab.records.run_folder import CONFIG, DEFAULTS, EXPORTED, RunFolder
 from tread_lab.train.assemble import Trained, trained
-from tread_lab.train.provenance import named
 
 SPEC, CARD = "spec.yaml", "README.md"
 
@@ -37,10 +29,9 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
 
     `model.safetensors` has the names of the network, for DiT those of its public code; its header
     holds the step. `spec.yaml` is the run's spec without folders of this machine,
-    `config.json` the network and the digests of held-out data, decoder and frozen encoders,
-    `evaluation_defaults.json` the sampler and reference of its experiment, `README.md` a model card
-    in the layout of the Hugging Face hub. Names of classes, statistics of channels and held-out
-    captions are copied from the data, where there are any.
+    `config.json` the network and the digests of frozen encoders, `evaluation_defaults.json` the
+    sampler and reference of its experiment, `README.md` a model card in the layout of the Hugging
+    Face hub.
 
     Args:
         step: of a checkpoint that is kept; `None` is the last one.
@@ -50,14 +41,12 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
 
     Raises:
         UserError: the folder holds something else, or the run has no such checkpoint, or one that
-            is not finite; or the data whose statistics or captions would be copied are others than
-            it was trained on.
+            is not finite.
     """
-    names = (EXPORTED, SPEC, CARD, CONFIG, DEFAULTS, *KEPT)
+    names = (EXPORTED, SPEC, CARD, CONFIG, DEFAULTS)
     if out.exists() and (not out.is_dir() or {p.name for p in out.iterdir()} - set(names)):
         raise UserError(f"{out} holds something else; name a new folder")
     model = trained(folder, torch.device("cpu"), step=step)
-    _check_kept(model.spec, folder)
     spec = without_folders(model.spec)
     tensors = {name: t.contiguous() for name, t in model.network.state_dict().items()}
     if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
@@ -70,19 +59,15 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
         # of several facts safetensors leaves the order to chance, and a run has one file
         save_file(tensors, temporary, metadata={"step": str(model.step)})
     write_text(out / SPEC, dump_yaml({"format": FORMAT, **encode(spec)}))
-    keep_beside_weights(out, model.spec.data, _heldout_captions(model.spec))
-    data = named(spec.data)
     config = {
         "model_type": spec.model.backbone,
         "run": folder.name,
         "step": model.step,
         "model": encode(spec.model),
         **{name: getattr(spec.data, name) for name in ("channels", "size", "classes")},
-        "heldout": _recorded(folder, f"held-out data {data}"),
-        "decoder": _recorded(folder, f"decoder of {data}"),
         "trained_with": folder.trained_with(),
     }
-    write_text(out / CONFIG, json.dumps(config, indent=1) + "\n")
+    write_json(out / CONFIG, config)
     write_json(out / DEFAULTS, encode(folder.evaluation_defaults().without_folders()))
     write_text(out / CARD, model_card(folder, spec, step=model.step))
     return {name: (out / name).stat().st_size for name in names if (out / name).exists()}
@@ -110,30 +95,6 @@ def without_folders(spec: RunSpec) -> RunSpec:
         start = replace(start, run=without_folders(start.run))
     parts: dict[str, Any] = {name: p.without_folders() for name, p in spec.systems.items()}
     return replace(spec, data=replace(spec.data, path=None), init_from=start, **parts)
-
-
-def _check_kept(spec: RunSpec, folder: RunFolder) -> None:
-    """Refuse statistics and captions of other data than the run's; absent data have none."""
-    path = Path(spec.data.path or "").expanduser()
-    copied = spec.data.normalised or spec.condition is not None
-    if copied and spec.data.path is not None and path.exists():
-        check_content(spec.data, folder.cache)
-
-
-def _heldout_captions(spec: RunSpec) -> list[Captions] | None:
-    """Return the held-out captions that images are drawn from, as far as the data are here."""
-    if spec.condition is None:
-        return None
-    with contextlib.suppress(UserError):
-        return captions_of(open_data(spec.data, "heldout"))
-    return None
-
-
-def _recorded(folder: RunFolder, name: str) -> str | None:
-    """Return the digest of what a run was made or measured with, `None` if it has no record."""
-    measured = ((evaluation.read() or {}).get("made_with") for evaluation in folder.evaluations())
-    made = [*measured, *(attempt.fingerprint for attempt in folder.attempts())]
-    return next((found[name] for found in reversed(made) if found and name in found), None)
 
 
 def model_card(folder: RunFolder, spec: RunSpec, *, step: int) -> str:

@@ -1,34 +1,30 @@
 """Features of images in a named space, and those of references, which a lab's cache keeps."""
 
-# N images, B batch, C channels, H height, W width, D features
+# N images, B batch, C channels, H height, W width, D features, K classes
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from tread_lab.config.errors import UserError
 from tread_lab.config.metrics import DINOV2, INCEPTION
-from tread_lab.evaluate.dinov2 import dinov2_features, dinov2_weights
-from tread_lab.evaluate.extractor import load_extractor, weights_path
-from tread_lab.evaluate.fidelity import (
-    VERSION,
-    inception_features,
-    inception_weights,
-    sha256,
-)
+from tread_lab.evaluate.fidelity import VERSION, inception_features, inception_weights, sha256
+from tread_lab.evaluate.pretrained import dinov2_features, dinov2_weights
 from tread_lab.evaluate.references import Reference
 from tread_lab.records.durable import replacing
 
 BATCH = 100
 DTYPE = "float32"  # arithmetic inside the extractors
+OWN = "fashion16-v1"  # the shipped classifier of the embedded images
+WIDTHS, STRIDES = (32, 64, 64, 128), (1, 2, 1, 2)  # of its convolutions
 
 # describe(images_BCHW) -> features [B, D] by layer, on the device
 Describe = Callable[[Tensor], dict[str, Tensor]]
@@ -47,8 +43,48 @@ class Space:
     open: Callable[[Path, torch.device], Describe]
 
 
+class Extractor(nn.Module):
+    """Four 3x3 convolutions and a mean over places; the logits exist to train it.
+
+    A Frechet distance in its features is comparable only within its own data set, weights and
+    number of samples, which is why the metric's name carries them, and it is never called FID.
+    """
+
+    def __init__(self, *, channels: int = 1, classes: int = 10) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for width, stride in zip(WIDTHS, STRIDES, strict=True):
+            layers += [
+                nn.Conv2d(channels, width, 3, stride, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+            ]
+            channels = width
+        self.convolutions = nn.Sequential(*layers)
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, images_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Return features [B, D] and class logits [B, K] of uint8 images."""
+        assert images_BCHW.dtype == torch.uint8
+        x_BDHW = self.convolutions(images_BCHW.float() / 127.5 - 1)
+        features_BD = x_BDHW.mean(dim=(2, 3))
+        return features_BD, self.head(features_BD)
+
+
+def weights_path(name: str = OWN) -> Path:
+    """Return where the weights of the shipped extractor `name` lie."""
+    return Path(str(files("tread_lab.evaluate") / "assets" / f"{name}.safetensors"))
+
+
+def load_extractor(name: str) -> Extractor:
+    """Return the shipped extractor `name`, ready to use."""
+    model = Extractor()
+    model.load_state_dict(load_file(weights_path(name)))
+    return model.eval().requires_grad_(False)
+
+
 def _own(path: Path, device: torch.device) -> Describe:
-    """A shipped extractor; float64 features give exact moments."""
+    """The shipped extractor; float64 features give exact moments."""
     model = load_extractor(path.stem).to(device)
 
     def describe(images_BCHW: Tensor) -> dict[str, Tensor]:
@@ -60,7 +96,7 @@ def _own(path: Path, device: torch.device) -> Describe:
 SPACES: Mapping[str, Space] = {
     INCEPTION: Space(inception_weights, inception_features),
     DINOV2: Space(dinov2_weights, dinov2_features),
-    "fashion16-v1": Space(lambda: weights_path("fashion16-v1"), _own),
+    OWN: Space(weights_path, _own),
 }
 
 
@@ -96,29 +132,25 @@ class Extraction:
 def described(
     reference: Reference,
     extraction: Extraction,
-    layers: Iterable[str],
+    layers: Collection[str],
     shape: tuple[int, ...],
     cache: Path | None = None,
 ) -> dict[str, Tensor]:
     """Return the features [N, D] of all images of a reference by layer, on the CPU.
 
-    One pass describes what no cache holds.
-
     Args:
         shape: (C, H, W) of the images.
-        cache: folder that keeps the features, under names that hold the reference's own, the
+        cache: folder that keeps the features, under a name that holds the reference's own, the
             extractor's weights and the arithmetic; then no reference is decoded again.
 
     Raises:
         UserError: the images are of another shape, or the cache cannot be written.
     """
-    features: dict[str, Tensor] = {}
-    paths = {layer: _path(cache, reference, extraction, layer, shape) for layer in layers}
-    for path in paths.values():
-        if path is not None and path.exists():
-            features |= _stored(path)
-    if not (missing := [layer for layer in paths if layer not in features]):
-        return features
+    if not layers:
+        return {}
+    kept = None if cache is None else cache / _name(reference, extraction, layers, shape)
+    if kept is not None and kept.exists():
+        return load_file(kept)
     parts: list[dict[str, Tensor]] = []
     for images_BCHW in reference.batches():
         if (real := tuple(images_BCHW.shape[1:])) != shape:
@@ -127,33 +159,19 @@ def described(
                 f" and {list(real)}"
             )
         found = extraction(images_BCHW)
-        parts.append({layer: found[layer].cpu() for layer in missing})
-    for layer in missing:
-        features[layer] = torch.cat([part[layer] for part in parts])
-        if path := paths[layer]:
-            with replacing(path) as temporary:
-                save_file({layer: features[layer].contiguous()}, temporary)
+        parts.append({layer: found[layer].cpu() for layer in layers})
+    features = {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
+    if kept is not None:
+        with replacing(kept) as temporary:
+            save_file(features, temporary)
     return features
 
 
-def _stored(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise UserError(f"{path}: must be safetensors, got {error}. Try deleting it.") from None
-
-
-def _path(
-    cache: Path | None,
-    reference: Reference,
-    extraction: Extraction,
-    layer: str,
-    shape: tuple[int, ...],
-) -> Path | None:
-    """Return the file that holds everything that decides the features in its name."""
-    if cache is None:
-        return None
+def _name(
+    reference: Reference, extraction: Extraction, layers: Collection[str], shape: tuple[int, ...]
+) -> str:
+    """Return the name of a file of features, with everything that decides them."""
     safe, size = re.sub(r"[^\w.-]", "_", reference.name), "x".join(map(str, shape))
-    space = extraction.extractor if layer == "pool" else f"{extraction.extractor}-{layer}"
+    space = "-".join([extraction.extractor, *sorted(layers)])
     version = f"{DTYPE}-{extraction.device.type}-{VERSION}"
-    return cache / f"{safe}-{size}-{space}-{extraction.made_by[:12]}-{version}.safetensors"
+    return f"{safe}-{size}-{space}-{extraction.made_by[:12]}-{version}.safetensors"

@@ -18,9 +18,13 @@ from tread_lab.config.metrics import INCEPTION, METRICS
 from tread_lab.config.registry import Registry
 from tread_lab.evaluate.extraction import Extraction, described
 from tread_lab.evaluate.fidelity import kernel_distance, shuffled_inception_score
-from tread_lab.evaluate.frechet import Moments, RunningMoments, frechet_distance
-from tread_lab.evaluate.inception_score import SplitSums
-from tread_lab.evaluate.neighbours import precision_recall
+from tread_lab.evaluate.formulas import (
+    Moments,
+    RunningMoments,
+    SplitSums,
+    frechet_distance,
+    precision_recall,
+)
 from tread_lab.evaluate.references import Reference
 from tread_lab.records.metric_names import sample_metric
 
@@ -74,7 +78,7 @@ class Scorer:
     ) -> None:
         self.metrics = list(dict.fromkeys(metrics))
         self.extraction, self._count = Extraction(extractor, device=device), count
-        self._heldout = reference.heldout
+        self._heldout = reference.file is None
         self._given = reference.moments if self.extraction.extractor == INCEPTION else {}
         facts = [METRICS[metric] for metric in self.metrics]
         layers = [

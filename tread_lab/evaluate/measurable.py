@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from tread_lab.config.data import DataSpec
 from tread_lab.config.errors import UserError
-from tread_lab.config.evaluation import (
-    EvaluationSpec,
-    HeldoutSpec,
-    SamplesSpec,
-    SimilaritySpec,
-    check_solver,
-)
+from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec, check_solver
 from tread_lab.config.guidance import check_branches
 from tread_lab.config.metrics import METRICS, OWN_FEATURES, extractor_for
 from tread_lab.config.run import RunSpec
 from tread_lab.data.deviation import check_decoded
-from tread_lab.data.exported import is_export, refuse_samples
 from tread_lab.data.source import Samples, image_shape, open_data
-from tread_lab.evaluate.effect import check_effect
 from tread_lab.evaluate.extraction import SPACES
 from tread_lab.evaluate.probes import check_probe
-from tread_lab.evaluate.reference_file import open_reference
+from tread_lab.evaluate.references import open_reference
+from tread_lab.evaluate.sampling_calls import check_effect
 from tread_lab.train.joining import files_read
 
 
@@ -51,96 +43,60 @@ def check_measurable(
     Raises:
         UserError: no decoder, weights that are absent or not the published, a
             reference that is absent or wrong, more held-out samples than there are, held-out
-            samples that are no images when they are decoded or that an export does not have, an
-            encoder that is not here.
+            samples that are no images when they are decoded, an encoder that is not here.
     """
     asked = [*asked]
-    for data in dict.fromkeys(run.data for run, spec in asked if _sees_heldout(spec)):
-        if is_export(data):
-            refuse_samples(data)
     runs = [*to_train, *(run for run, _ in asked)]
     if opened is None:
         distinct = dict.fromkeys(run.data for run in runs)
         opened = {data: (None, open_data(data, "heldout")) for data in distinct}
     for system, run in files_read(runs):
         system.check(run, *opened[run.data])
-    sampled: dict[Hashable, tuple[DataSpec, SamplesSpec]] = {}
+    sampled: dict[tuple[DataSpec, Hashable], SamplesSpec] = {}
     for run, spec in asked:
-        if isinstance(spec, SamplesSpec) and spec.metrics:
-            sampled[run.data, spec.metrics, spec.reference] = run.data, spec
-    check_probes(asked, {data: heldout for data, (_, heldout) in opened.items()})
-    for data, spec in sampled.values():
-        heldout = opened[data][1]
-        shape, preview = image_shape(heldout), heldout.preview
-        check_requirements(spec, data.source, preview=preview, shape=shape, heldout=len(heldout))
-    for data in dict.fromkeys(data for data, _ in sampled.values()):
+        if not isinstance(spec, SamplesSpec):
+            check_probe(spec, run.model, opened[run.data][1])
+        elif spec.metrics:
+            sampled[run.data, (spec.metrics, spec.reference)] = spec
+    for (data, _), spec in sampled.items():
+        check_requirements(spec, data.source, opened[data][1])
+    for data in dict.fromkeys(data for data, _ in sampled):
         check_decoded(data, opened[data][1])
 
 
-def check_probes(
-    asked: Iterable[tuple[RunSpec, EvaluationSpec]], heldout: Mapping[DataSpec, Samples]
-) -> None:
-    """Refuse, once for each distinct requirement, probes that these held-out samples do not allow;
-    those of data that are not among them are passed over."""
-    probed: dict[Hashable, tuple[RunSpec, HeldoutSpec | SimilaritySpec]] = {}
-    for run, spec in asked:
-        if not isinstance(spec, SamplesSpec) and run.data in heldout:
-            probed[run.data, run.model, replace(spec, step=None)] = run, spec
-    for run, probe in probed.values():
-        check_probe(probe, run.model, heldout[run.data])
-
-
-def _sees_heldout(spec: EvaluationSpec) -> bool:
-    """Return whether an evaluation needs the held-out samples."""
-    if not isinstance(spec, SamplesSpec):
-        return True
-    return spec.reference is None and any(METRICS[name].compares for name in spec.metrics)
-
-
-def check_requirements(
-    spec: SamplesSpec,
-    source: str,
-    *,
-    preview: bool,
-    shape: tuple[int, int, int] | None = None,
-    heldout: int | None = None,
-) -> None:
+def check_requirements(spec: SamplesSpec, source: str, heldout: Samples) -> None:
     """Refuse metrics that cannot be computed here, before a single image is drawn.
 
     Args:
         source: the data source of the run.
-        preview: whether its samples cannot be shown as images.
-        shape: (C, H, W) of the images that samples become, where it is known.
-        heldout: how many samples are held out, where it is known; an export has none.
+        heldout: its held-out samples.
 
     Raises:
-        UserError: an unknown metric, no decoder, weights that are absent or
-            not the published ones, a reference that is absent, wrong, of another shape, or too
-            small.
+        UserError: an unknown metric, no decoder, weights that are absent or not the published
+            ones, a reference that is absent, wrong, of another shape, or too small.
     """
-    metrics, own = spec.metrics, set(OWN_FEATURES.values())
-    if preview and metrics:
+    if heldout.preview and spec.metrics:
         raise UserError(
-            f"metrics: {metrics[0]} needs images, and these latents have no decoder; name the SD"
-            " autoencoder's folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
+            f"metrics: {spec.metrics[0]} needs images, and these latents have no decoder; name the"
+            " SD autoencoder's folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
         )
-    for metric in metrics:
+    for metric in spec.metrics:
         extractor = extractor_for(metric, source)
         SPACES[extractor].weights()
         if not METRICS[metric].compares:
             continue
-        if extractor in own and spec.reference is not None:
+        if extractor in OWN_FEATURES.values() and spec.reference is not None:
             raise UserError(
                 f"reference: {metric} is in features of {source}'s own images, and compares with"
                 f" those alone; leave the reference out of it: `reference: heldout`"
             )
-        if spec.reference is None and 0 < (heldout or 0) < METRICS[metric].fewest_real:
+        if spec.reference is None and len(heldout) < METRICS[metric].fewest_real:
             raise UserError(
                 f"metrics: {metric} compares with at least {METRICS[metric].fewest_real} images,"
-                f" and the data hold out {heldout}; name a file of statistics (reference), or leave"
-                " the metric out"
+                f" and the data hold out {len(heldout)}; name a file of statistics (reference), or"
+                " leave the metric out"
             )
     if spec.reference is not None:
-        file = open_reference(spec.reference, metrics)
+        against, shape = open_reference(spec.reference, spec.metrics), image_shape(heldout)
         if shape is not None:
-            file.check_size(shape)
+            against.check_size(shape)

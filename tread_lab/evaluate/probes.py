@@ -39,13 +39,13 @@ def check_probe(probe: HeldoutSpec | SimilaritySpec, model: ModelSpec, heldout: 
     """Refuse a probe of more images than are held out, or of the similarity of a single block.
 
     Raises:
-        UserError: says which, and what to write. An export, which holds no sample, says so itself.
+        UserError: says which, and what to write.
     """
     if isinstance(probe, SimilaritySpec) and model.depth < 2:
         raise UserError(
             f"evaluate: {probe.kind} compares blocks, and the network has one; leave it out"
         )
-    if 0 < len(heldout) < probe.images:
+    if len(heldout) < probe.images:
         fewest = 1 if isinstance(probe, SimilaritySpec) else 2
         fewer = f"write {{{probe.kind}: {{images: {len(heldout)}}}}}"
         raise UserError(

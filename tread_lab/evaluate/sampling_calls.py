@@ -1,13 +1,14 @@
-"""The network calls of a solver, followed one by one: their levels, branches and FLOPs."""
+"""The network calls of a solver, one by one: levels, branches, FLOPs, guidance without effect."""
 
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from tread_lab.config.errors import lookup
+from tread_lab.config.errors import UserError, lookup
 from tread_lab.config.evaluation import SamplerSpec
 from tread_lab.config.guidance import routes_taken
 from tread_lab.config.recipe import ProcessSpec
@@ -41,6 +42,30 @@ def terms_called(process: ProcessSpec, sampler: SamplerSpec) -> list[tuple[float
         (level, acting(guidance, level, progress(place(levels, level), sampler.steps)))
         for level in called_at(sampler.solver, levels)
     ]
+
+
+def check_effect(run: RunSpec, sampler: SamplerSpec) -> None:
+    """Refuse guidance that never acts, since its images would be stored under its name.
+
+    Raises:
+        UserError: no level of the solver lies in the interval, or a rate routes no token.
+    """
+    guidance, terms = sampler.guidance, terms_called(run.process, sampler)
+    if guidance.interval is not None and all(len(own) == 1 for _, own in terms):
+        levels = sorted({level for level, _ in terms}, reverse=True)
+        raise UserError(
+            "sampler.guidance.interval: must hold a level at which the solver calls the network,"
+            f" got {list(guidance.interval)}; there are {len(levels)}, from {levels[0]:.4g} to"
+            f" {levels[-1]:.4g}"
+        )
+    for k, branch in enumerate(guidance.branches):
+        acting = {own[k].rate for _, own in terms if k < len(own)}
+        routes = [replace(r, rate=rate) for r in routes_taken(run, guidance) for rate in acting]
+        if not branch.rate.zero and not any(route.routed(run.tokens) for route in routes):
+            raise UserError(
+                f"sampler.guidance: a rate of {branch.rate} routes none of {run.tokens} tokens at"
+                " any level where it acts; raise it"
+            )
 
 
 def called_at(solver: str, levels: Tensor) -> list[float]:

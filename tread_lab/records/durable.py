@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import re
@@ -129,3 +130,9 @@ def of_format(tree: Any, path: Path) -> Tree:
         remedy = "Try another --root, or the version that wrote it"
         raise UserError(f"{path}: must have format {FORMAT}, got {shown(found)}. {remedy}.")
     return dict(tree)
+
+
+def digest(content: str | bytes) -> str:
+    """Sixteen hexadecimal digits of the SHA-256."""
+    data = content.encode() if isinstance(content, str) else content
+    return hashlib.sha256(data).hexdigest()[:16]

@@ -37,7 +37,7 @@ def exclusive(path: Path, what: str) -> Iterator[None]:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
     with file:
         try:
-            acquired = _acquired(file, path)
+            acquired = _acquired(file)
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 raise
@@ -77,28 +77,17 @@ def _sign() -> str:
     return f"pid {os.getpid()} on {os.uname().nodename}"
 
 
-def _acquired(file: IO[bytes], path: Path) -> bool:
-    """Try for a quarter of a second: `is_held` of a bystander holds the lock for an instant.
-
-    The lock of a folder that was removed or replaced meanwhile is nobody's.
-    """
+def _acquired(file: IO[bytes]) -> bool:
+    """Try for a quarter of a second: `is_held` of a bystander holds the lock for an instant."""
     for _ in range(5):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return _lies_at(path, file)
+            return True
         except OSError as error:
             if error.errno not in _HELD:
                 raise
             time.sleep(0.05)
     return False
-
-
-def _lies_at(path: Path, file: IO[bytes]) -> bool:
-    """Return whether an open file lies at its path still."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except OSError:
-        return False
 
 
 def _made_path(path: Path) -> Path:

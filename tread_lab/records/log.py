@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from tread_lab.config.errors import UserError, first_line
-from tread_lab.records.durable import disk_error, writing
+from tread_lab.records.durable import writing
 
 
-def read_lines(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the whole lines from byte `offset` on; a torn last line is none.
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the whole lines; a torn last line is none.
 
     Raises:
         UserError: a line is not JSON; names the file.
@@ -26,9 +26,6 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
     except (FileNotFoundError, NotADirectoryError):
         return
     with file:
-        if offset:
-            file.seek(offset - 1)
-            file.readline()
         for number, raw in enumerate(file, start=1):
             if raw.endswith(b"\n"):
                 try:
@@ -97,17 +94,14 @@ class LogWriter:
     def __enter__(self) -> LogWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
+    def __exit__(self, *_: object) -> None:
+        with writing(self.path):
             self._file.close()
-        except OSError as full:  # what could not be flushed before
-            if kind is None:
-                raise disk_error(full, self.path) from full
 
 
-def read_entries(path: Path, offset: int = 0) -> Iterator[Entry]:
-    """Yield the entries from byte `offset` on, in file order."""
-    for tree in read_lines(path, offset):
+def read_entries(path: Path) -> Iterator[Entry]:
+    """Yield the entries in file order."""
+    for tree in read_lines(path):
         yield Entry(tree["step"], tree["key"], float(tree["value"]), tree["time"])
 
 

@@ -10,7 +10,7 @@ import math
 import re
 from typing import Literal
 
-from tread_lab.config.evaluation_text import count_label
+from tread_lab.config.labels import count_label
 from tread_lab.config.metrics import METRICS, OWN_FEATURES, MetricKind
 from tread_lab.config.recipe import PlainLoss
 from tread_lab.config.routes import RouteBypass

@@ -17,9 +17,7 @@ from tread_lab.config.evaluation import EvaluationDefaults, EvaluationSpec
 from tread_lab.config.run import RunSpec
 from tread_lab.config.signature import signature
 from tread_lab.config.yaml_text import dump_yaml, load_yaml
-from tread_lab.records.attempts import SENTENCES, Attempt, attempts_of
 from tread_lab.records.durable import FORMAT, of_format, read_json, write_json, write_text
-from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import (
     Entry,
@@ -29,12 +27,13 @@ from tread_lab.records.log import (
     read_entries,
     read_lines,
 )
-from tread_lab.records.run_state import RunState
+from tread_lab.records.run_state import SENTENCES, Attempt, RunState, attempts_of
 
 LOCK = ".claim"  # in the folder of a run or a sweep
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
 CONFIG = "config.json"  # beside them: the network, the data and encoders that it saw
 DEFAULTS = "evaluation_defaults.json"  # of a run and of its exported weights
+_CHECKPOINT = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.safetensors")  # step and checksum
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ class RunFolder:
         return decode(EvaluationDefaults, read_json(path), str(path))
 
     def spec(self) -> RunSpec:
-        """Return the spec of the run; a folder of exported weights stands in for data without path.
+        """Return the spec of the run.
 
         Raises:
             UserError: its file is absent, damaged, or holds no spec of a run; names the file.
@@ -145,12 +144,9 @@ class RunFolder:
         if tree is None:
             raise UserError(f"{self.path / 'spec.yaml'}: must exist. Try the run's own command.")
         try:
-            spec = decode(RunSpec, tree)
+            return decode(RunSpec, tree)
         except UserError as error:
             raise UserError(f"{self.path / 'spec.yaml'}: {error}") from None
-        if self.exported and spec.data.path is None and not spec.data.is_embedded:
-            return replace(spec, data=replace(spec.data, path=str(self.path)))
-        return spec
 
     def trained_with(self) -> dict[str, list[str]]:
         """Return the frozen networks that attempts read, `weights clip-large`, with the digest of
@@ -255,20 +251,14 @@ class RunFolder:
         return RunState.INTERRUPTED if self.log_path.exists() else RunState.PENDING
 
     def evaluation(self, spec: EvaluationSpec) -> EvaluationFolder:
-        return EvaluationFolder(self.path / "evaluations" / signature(spec), self._end)
+        return EvaluationFolder(self.path / "evaluations" / signature(spec))
 
     def evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield every finished evaluation, whatever step of the run it measures."""
-        end = self._end
         folder = f"{self.path}/evaluations"  # of each run of a sweep: a glob takes twice as long
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():  # noqa: PTH208, PTH112
             if os.path.exists(f"{folder}/{name}/metrics.json"):  # noqa: PTH110
-                yield EvaluationFolder(Path(folder, name), end)
-
-    @property
-    def _end(self) -> int | None:
-        """The step at which the run has ended, `None` before that."""
-        return (self.result() or {}).get("step")
+                yield EvaluationFolder(Path(folder, name))
 
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""
@@ -286,3 +276,40 @@ def safe(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name):
         raise UserError(f"{name!r} is not a name; use letters, digits, '-', '_' and '.'")
     return name
+
+
+@dataclass(frozen=True)
+class EvaluationFolder:
+    """One evaluation of a run: its spec, its numbers (written last), its arrays and pictures."""
+
+    path: Path
+
+    def write(self, spec: EvaluationSpec, metrics: dict[str, float], **facts: Any) -> None:
+        write_json(self.path / "metrics.json", {"spec": encode(spec), "metrics": metrics, **facts})
+        os.utime(self.path.parent)  # readers go by its time, which a file below it leaves
+
+    def read(self) -> dict[str, Any] | None:
+        """Return `{spec, metrics, ...}`, `None` while the evaluation is not complete."""
+        tree: dict[str, Any] | None = read_json(self.path / "metrics.json")
+        return tree
+
+    @property
+    def step(self) -> int | None:
+        """The step of the run that it measures, `None` for its end."""
+        return tree["spec"].get("step") if (tree := self.read()) else None
+
+    @property
+    def done(self) -> bool:
+        """Whether it is complete."""
+        return self.read() is not None
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the files of checkpoints, newest step first."""
+    paths = [path for path in folder.glob("step-*.safetensors") if _CHECKPOINT.fullmatch(path.name)]
+    return sorted(paths, key=lambda path: path.name, reverse=True)
+
+
+def step_of(path: Path) -> int:
+    """Return the step in a checkpoint's name."""
+    return int(path.name.split("-")[1])

@@ -1,8 +1,98 @@
-"""Status of a run: the enum `RunState`, with everything that follows from each state."""
+"""States of runs, and their attempts: where each ran, with what, and how it ended."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
+
+from tread_lab.config.errors import UserError
+from tread_lab.records.durable import FULL, DiskFull
+
+TRIES = {"exception": 2, "died": 3}  # attempts of one session that may end so
+FAILURES = (*TRIES, "parent")  # kinds of a failed run
+SENTENCES: Mapping[str, str] = {  # how an attempt or a run ended
+    "completed": "reached its result",
+    "diverged": "its loss was not finite any more, which is a result",
+    "stopped": "early stopping found it worse than others",
+    "interrupted": "it was asked to stop",
+    "disk": "the disk was full",
+    "mistake": "something is missing that only the user can provide",
+    "oom": "memory did not suffice; lower execution.micro_batch, which keeps the run",
+    "died": "its process ended without a word",
+    "exception": "an exception was raised",
+    "parent": "the run that it starts from has no weights",
+}
+ENDED_WELL = ("completed", "stopped", "interrupted")
+# The last is of CUDA's libraries, which allocate beside torch.
+_NO_MEMORY = (
+    *("can't allocate memory", "not enough memory", "out of memory", "memoryerror"),
+    "_status_alloc_failed",
+)
+
+
+class ProcessLost(RuntimeError):
+    """Another process of the run has ended."""
+
+
+def kind_of(error: BaseException) -> str:
+    """Return how an attempt ends that `error` ended, a key of `SENTENCES`."""
+    if isinstance(error, DiskFull) or getattr(error, "errno", None) in FULL:
+        return "disk"
+    if isinstance(error, UserError):
+        return "mistake"
+    if not isinstance(error, Exception):  # closed, or a second Ctrl-C
+        return "interrupted"
+    if _lacks_memory(error):
+        return "oom"
+    return "died" if isinstance(error, ProcessLost) else "exception"
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    """Return whether it is an error of Python, of torch on a device, of torch's CPU allocator, or
+    reports one in another process."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    text = str(error).lower() if isinstance(error, RuntimeError) else ""
+    return bool(names & {"MemoryError", "OutOfMemoryError"}) or any(p in text for p in _NO_MEMORY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One try at a run.
+
+    Attributes:
+        n: 1, 2, ...; the order of attempts, whatever the clocks say.
+        driver: the session of the driver that started it.
+        host, pid: the process.
+        time: when it began, in seconds.
+        runs_per_device: most that shared its device.
+        devices: how many it had.
+        fingerprint: digests of the code, data and weights that decide its results, by name.
+        origin: code version, packages and device, if it trains.
+        ended: a key of `SENTENCES`; empty while the attempt continues, or if its process has died.
+    """
+
+    n: int
+    driver: str = ""
+    host: str = ""
+    pid: int = 0
+    time: float = 0.0
+    runs_per_device: int = 1
+    devices: int = 1
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    ended: str = ""
+    reason: str = ""
+    traceback: str = ""
+
+
+def attempts_of(lines: Iterable[dict[str, Any]]) -> list[Attempt]:
+    """Return the attempts of a record: one line opens an attempt, a later one closes it."""
+    attempts: dict[int, dict[str, Any]] = {}
+    for line in lines:
+        attempts[line["n"]] = attempts.get(line["n"], {}) | line
+    return [Attempt(**attempts[n]) for n in sorted(attempts)]
 
 
 class RunState(StrEnum):
@@ -24,7 +114,7 @@ class RunState(StrEnum):
     @property
     def measurable(self) -> bool:
         """Whether the last weights of the run mean something, so that they are evaluated."""
-        return self in (RunState.COMPLETED, RunState.STOPPED)
+        return self is RunState.COMPLETED
 
     @property
     def label(self) -> str:

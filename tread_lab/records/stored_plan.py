@@ -12,8 +12,7 @@ from typing import Any, Generic
 
 from tread_lab.config.cell import AnySpec, Cell, ExcludedCells, Tree, Trial
 from tread_lab.config.decode import decode, encode
-from tread_lab.config.evaluation import EvaluationDefaults, end_signature
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import EvaluationDefaults, decode_evaluations, end_signature
 from tread_lab.config.labels import ancestors, with_baseline_cells
 from tread_lab.config.lengths import QUESTIONS, UNEQUAL, follows_length, written_shares
 from tread_lab.config.registry import import_plugins
@@ -125,14 +124,9 @@ class PlanOf(Generic[AnySpec]):
     def evaluation_defaults(self) -> EvaluationDefaults:
         """What evaluations of the sweep leave unsaid: the experiment's sampler and reference, and
         the first probe of each kind that the sweep plans, else that of the experiment.
-
-        In a sweep without an experiment the first evaluation of images is usual but for guidance.
         """
-        samples = [tree for tree in self.evaluate if tree["kind"] == "samples"]
-        alone = self.sweep_file.get("experiment", self.experiment) is None
-        base = next(iter(samples), {}) if alone else self.base
-        sampler = {k: v for k, v in base.get("sampler", {}).items() if not alone or k != "guidance"}
-        usual = decode(EvaluationDefaults, {"sampler": sampler, "reference": base.get("reference")})
+        said = {name: self.base[name] for name in ("sampler", "reference") if name in self.base}
+        usual = decode(EvaluationDefaults, said)
         probes = [item for item in self.evaluations_as_written if "samples" not in item]
         written = [*probes, *(self.base.get("evaluate") or ())]
         return usual.with_probes(decode_evaluations(written, usual))

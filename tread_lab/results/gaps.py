@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import end_signature
 from tread_lab.records.durable import modified
-from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_ROUTE, GAP_TRAIN
-from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_folder import EvaluationFolder, RunFolder
 from tread_lab.results.intervals import pairing_kept, t_interval
 
 Array = NDArray[np.float64]

@@ -15,9 +15,8 @@ import pandas as pd
 from tread_lab.config.errors import UserError, suggest
 from tread_lab.config.labels import run_label
 from tread_lab.config.units import counted, counts_text
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import Lab, run_status
 from tread_lab.records.run_state import RunState
-from tread_lab.records.run_status import run_status
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.results.cells import cells_frame
 from tread_lab.results.columns import COUNT, HIGH, KEPT, LOW

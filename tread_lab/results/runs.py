@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +12,10 @@ import pandas as pd
 from tread_lab.config.cell import SharedParts, Tree, Trial
 from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import end_signature
-from tread_lab.config.evaluation_text import MetricNames
-from tread_lab.config.labels import cell_label
+from tread_lab.config.labels import MetricNames, cell_label
 from tread_lab.config.lengths import QUESTIONS
 from tread_lab.config.run import steps_alike
-from tread_lab.records.differences import mixed_runs
-from tread_lab.records.evaluation_folder import EvaluationFolder
-from tread_lab.records.history import left_cells
+from tread_lab.records.caveats import left_cells, mixed_runs
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
@@ -81,7 +77,7 @@ class Record:
         if TRAIN_SECONDS in costs:
             costs[DEVICE_HOURS] = record.devices * costs[TRAIN_SECONDS] / 3600
         place = {name: number for number, name in enumerate(planned)}
-        found = sorted(_evaluations(run, steps), key=lambda one: place.get(one[1], len(place)))
+        found = sorted(_evaluations(run), key=lambda one: place.get(one[1], len(place)))
         problems = []
         for step, name, tree, folder in sorted(found, key=lambda one: one[0]):
             record.evaluations.setdefault(step, {})[name] = tree
@@ -93,17 +89,13 @@ class Record:
         return Record(**{**vars(record), "reason": problems[0]}) if problems else record
 
 
-def _evaluations(
-    run: RunFolder, end: int | None
-) -> Iterator[tuple[int, str, dict[str, Any], Path]]:
+def _evaluations(run: RunFolder) -> Iterator[tuple[int, str, dict[str, Any], Path]]:
     """Yield step, signature, tree and folder of each finished evaluation of a run."""
-    folder = run.path / "evaluations"
-    for name in sorted(os.listdir(folder)) if folder.is_dir() else ():  # noqa: PTH208 - often
-        tree = EvaluationFolder(folder / name, end).read()
-        if tree is not None:
+    for place in run.evaluations():
+        if (tree := place.read()) is not None:
             step = int(tree["spec"].get("step") or END)
-            own = name if step == END else end_signature(tree["spec"])
-            yield step, own, tree, folder / name
+            own = place.path.name if step == END else end_signature(tree["spec"])
+            yield step, own, tree, place.path
 
 
 class SweepReader:

@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tread_lab.config.axes import check_count, distinct, grid
-from tread_lab.config.bounds import Positive
 from tread_lab.config.cell import Cell, ExcludedCells, SharedParts, Trial, labelled
-from tread_lab.config.decode import decode_value, encode
+from tread_lab.config.decode import Positive, decode_value, encode
 from tread_lab.config.errors import UserError, placed, shown
-from tread_lab.config.evaluation import BASELINE, EvaluationSpec
-from tread_lab.config.evaluation_text import decode_evaluations
+from tread_lab.config.evaluation import BASELINE, EvaluationSpec, decode_evaluations
 from tread_lab.config.fields import (
     dotted,
     has_computed,
@@ -31,7 +28,7 @@ from tread_lab.config.labels import cell_text
 from tread_lab.config.lengths import SPEND, STEPS, follows_length, written_shares
 from tread_lab.config.run import BESIDE, RunSpec
 from tread_lab.config.signature import signature
-from tread_lab.config.sweep import Experiment, SweepSpec
+from tread_lab.config.sweep import Experiment, SweepSpec, check_count, distinct, grid
 from tread_lab.sweep.expressions import CellNames, evaluate
 from tread_lab.sweep.match import Price, matched_steps
 

@@ -146,11 +146,11 @@ class CellNames:
     def _field(self, name: str) -> Any:
         if name == "seed":
             raise UserError("'seed' is no name here: every cell runs once for each of `seeds`")
-        with contextlib.suppress(KeyError):
+        with contextlib.suppress(LookupError):
             return value_at(self.facts, name.split("."))
         try:
             return field_value(self.tree, name)
-        except KeyError:
+        except LookupError:
             near = near_field(name, {*self.labels, *_ROUTE, "B", "N", *self.facts})
             raise UserError(f"unknown name {name!r}{near}") from None
 

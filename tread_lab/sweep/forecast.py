@@ -16,8 +16,7 @@ from tread_lab.config.units import amount, counted
 from tread_lab.cost.sampling import pass_flops
 from tread_lab.cost.training import cost
 from tread_lab.hardware import PEAK_FLOPS, SLOWER, Devices, of_gpu
-from tread_lab.records.checksums import digest
-from tread_lab.records.durable import modified
+from tread_lab.records.durable import digest, modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import STEP_SECONDS
 from tread_lab.records.run_folder import RunFolder

@@ -15,18 +15,17 @@ from typing import Any, TypeVar
 from tread_lab.config.cell import Cell, SharedParts, Spec, Tree, Trial
 from tread_lab.config.decode import decode, encode
 from tread_lab.config.errors import UserError, lookup, suggest
-from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.config.evaluation_text import count_label, decode_evaluations
+from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
+from tread_lab.config.labels import count_label
+from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.metrics import extractor_for
 from tread_lab.config.run import RunSpec
 from tread_lab.config.signature import settings_signature
 from tread_lab.config.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
-from tread_lab.config.treatments import check_treatments, ema_notices
 from tread_lab.cost.training import cost
 from tread_lab.hardware import Devices
 from tread_lab.records import metric_names
-from tread_lab.records.checksums import digest
-from tread_lab.records.durable import write_text
+from tread_lab.records.durable import digest, write_text
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.stored_plan import PlanOf
 from tread_lab.records.sweep_folder import SweepFolder

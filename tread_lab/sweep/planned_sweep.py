@@ -17,8 +17,7 @@ from tread_lab.config.run import RunSpec
 from tread_lab.config.units import amount, counted
 from tread_lab.cost.training import cost
 from tread_lab.hardware import Devices
-from tread_lab.records.lab import Lab
-from tread_lab.records.run_status import run_states
+from tread_lab.records.lab import Lab, run_states
 from tread_lab.sweep.plan import Plan, plan_sweep
 
 if TYPE_CHECKING:

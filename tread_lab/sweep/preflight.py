@@ -18,7 +18,7 @@ from tread_lab.data.source import open_data
 from tread_lab.evaluate.extraction import SPACES
 from tread_lab.evaluate.fidelity import sha256
 from tread_lab.evaluate.measurable import check_measurable, check_samplers
-from tread_lab.evaluate.reference_file import reference_path
+from tread_lab.evaluate.references import reference_path
 from tread_lab.hardware import Devices
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import draw_routing

@@ -25,13 +25,11 @@ from tread_lab.cost.training import cost
 from tread_lab.data.content import check_content
 from tread_lab.evaluate.measuring import measuring
 from tread_lab.records import metric_names
-from tread_lab.records.attempts import TRIES, Attempt, kind_of
-from tread_lab.records.checkpoint_names import list_checkpoints, step_of
 from tread_lab.records.durable import disk_error
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
-from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.run_state import RunState
+from tread_lab.records.run_folder import RunFolder, list_checkpoints, step_of
+from tread_lab.records.run_state import TRIES, Attempt, RunState, kind_of
 from tread_lab.sweep.task import Task, is_measured
 from tread_lab.train.device import (
     check_memory,
@@ -205,7 +203,7 @@ def _check_parent(lab: Lab, folder: RunFolder, spec: RunSpec) -> None:
     """End a run as failed whose parent has no weights.
 
     Raises:
-        UserError: the parent is to be trained first.
+        UserError: the parent is to be trained first, or another process holds its lock.
     """
     if spec.parent is None or folder.result() is not None or list_checkpoints(folder.checkpoints):
         return

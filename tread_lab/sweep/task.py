@@ -19,9 +19,8 @@ from tread_lab.config.guidance import check_guidance
 from tread_lab.config.run import RunSpec
 from tread_lab.config.signature import signature
 from tread_lab.config.units import counted
-from tread_lab.records.checkpoint_names import list_checkpoints, step_of
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_folder import RunFolder, list_checkpoints, step_of
 from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Stopwatch
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tread_lab.config.labels import plain_markdown
 from tread_lab.config.units import counts_text
-from tread_lab.records.differences import mixtures
+from tread_lab.records.caveats import mixtures
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     TRAIN_FLOPS,

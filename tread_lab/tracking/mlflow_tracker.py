@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tread_lab.records.checksums import digest
+from tread_lab.records.durable import digest
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import mlflow_name
 from tread_lab.records.run_state import RunState

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tread_lab.config.evaluation_text import MetricNames, count_label
+from tread_lab.config.labels import MetricNames, count_label
 from tread_lab.records.run_folder import RunFolder
 
 THUMBNAIL = 256  # pixels, as MLflow's own

@@ -14,9 +14,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tread_lab.config.errors import UserError
-from tread_lab.config.evaluation import in_words
-from tread_lab.records.checkpoint_names import list_checkpoints, step_of
 from tread_lab.records.durable import replacing
+from tread_lab.records.run_folder import list_checkpoints, step_of
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def load_step(folder: Path, step: int) -> Checkpoint:
             return checkpoint
     why = "is damaged (checksum)" if paths else "is not there"
     steps = sorted({step_of(path) for path in list_checkpoints(folder)})
-    has = f"step{'s' * (len(steps) != 1)} {in_words(steps)}"
+    has = f"steps {', '.join(map(str, steps)) or 'none'}"
     raise UserError(
         f"checkpoint of step {step} {why} in {folder}, which has {has}; a run keeps the steps that"
         " its evaluations name when it is trained"

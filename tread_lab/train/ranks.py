@@ -26,7 +26,7 @@ from accelerate.utils import InitProcessGroupKwargs, patch_environment
 from torch import Tensor, distributed
 
 from tread_lab.config.errors import Unavailable, UserError
-from tread_lab.records.attempts import ProcessLost, kind_of
+from tread_lab.records.run_state import ProcessLost, kind_of
 from tread_lab.train.device import release
 
 _STOP = -1  # what rank 0 says in place of a step

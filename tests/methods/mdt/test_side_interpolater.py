@@ -156,7 +156,7 @@ def test_a_step_pays_for_both_passes() -> None:
         ({"routes": ["0->B-1"]}, r"needs a block after the route"),
         ({"routes": ["0->1", "2->3"]}, "mdt requires one route"),
         ({"model": "RWKV-4x32/4", "routes": ["0->1 by rows"]}, "with attention; rwkv has none"),
-        ({"loss": {"kind": "both", "weight": 0}}, "loss.weight: must be positive"),
+        ({"loss": {"kind": "both", "weight": 0}}, "loss.weight: must be above 0"),
         ({"bypass": "mdtt"}, "did you mean 'mdt'"),
     ],
 )

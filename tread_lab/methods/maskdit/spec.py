@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tread_lab.config.bounds import Count
+from tread_lab.config.decode import Count
 from tread_lab.config.errors import UserError
 from tread_lab.config.routes import Bypass, RouteSpec
 from tread_lab.config.run import RunSpec

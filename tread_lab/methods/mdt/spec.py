@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tread_lab.config.bounds import Positive
+from tread_lab.config.decode import Positive
 from tread_lab.config.errors import UserError
 from tread_lab.config.recipe import Loss
 from tread_lab.config.routes import Bypass, RouteSpec, spans_of

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from tread_lab.config.errors import UserError, lookup
 from tread_lab.data.source import Samples
-from tread_lab.evaluate.dinov2 import DEVIATION, MEAN
-from tread_lab.evaluate.extractor import load_extractor
+from tread_lab.evaluate.extraction import load_extractor
 from tread_lab.evaluate.pretrained import (
+    DEVIATION,
+    MEAN,
     check_package,
     load_pretrained,
     network_config,

@@ -6,13 +6,11 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from tread_lab.config.bounds import Count, Positive
-from tread_lab.config.decode import unhashed
+from tread_lab.config.decode import Count, Positive, unhashed
 from tread_lab.config.errors import UserError
-from tread_lab.config.registry import Registry
+from tread_lab.config.registry import Registry, SystemSpec
 from tread_lab.config.routes import Position, block_index
 from tread_lab.config.run import RunSpec
-from tread_lab.config.systems import SystemSpec
 
 # What is done to an image before the encoder and to its features after; another text is another
 # cache of features.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tread_lab.config.bounds import Count, Positive, Share
+from tread_lab.config.decode import Count, Positive, Share
 from tread_lab.config.errors import UserError
 from tread_lab.config.recipe import Loss
 from tread_lab.config.run import RunSpec

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tread_lab.config.bounds import Rate
+from tread_lab.config.decode import Rate
 from tread_lab.config.routes import Bypass, RouteSpec, spans_of
 from tread_lab.config.run import RunSpec
 

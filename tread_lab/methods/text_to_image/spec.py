@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from tread_lab.config.bounds import within
-from tread_lab.config.decode import unhashed
+from tread_lab.config.decode import unhashed, within
 from tread_lab.config.errors import UserError
-from tread_lab.config.registry import Registry
+from tread_lab.config.registry import ConditionSpec, Registry
 from tread_lab.config.routes import RouteBypass
 from tread_lab.config.run import RunSpec
-from tread_lab.config.systems import ConditionSpec
 
 LONGEST = 77  # tokens of a text that a CLIP takes, its begin and end included
 # text encoder -> E, the width of its tokens; those of CLIP ViT-B, ViT-L and OpenCLIP's ViT-H

@@ -16,7 +16,7 @@ from optuna.trial import TrialState, create_trial
 
 from tread_lab.config.cell import Spec, Trial
 from tread_lab.config.errors import lookup
-from tread_lab.config.labels import place_label
+from tread_lab.config.labels import cell_text
 from tread_lab.config.run import RunSpec
 from tread_lab.config.sweep import SearchSpec
 from tread_lab.config.units import counted
@@ -67,7 +67,7 @@ class SearchQueue:
     def left(self) -> str:
         waiting = [self.space.cells[o.cell] for o in self.observations if not o.over]
         over = len(self.observations) - len(waiting)
-        suggested = f" ({'; '.join(map(place_label, waiting))} suggested)" if waiting else ""
+        suggested = f" ({'; '.join(map(cell_text, waiting))} suggested)" if waiting else ""
         return f"{counted(self._wanted - over, 'trial')} left{suggested}"
 
     def next(self) -> Task | None:

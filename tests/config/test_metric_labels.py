@@ -23,7 +23,7 @@ from tread_lab.config import (
     signature,
 )
 from tread_lab.config.evaluation import EvaluationDefaults
-from tread_lab.config.evaluation_text import MetricNames
+from tread_lab.config.labels import MetricNames
 from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.records.metric_names import sample_metric
 

@@ -1,12 +1,15 @@
-"""Provenance: which code, data and weights runs were made and measured with, and what differs."""
+"""Caveats of a comparison: mixed code, data or weights, and cells that have left the file."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 
+from tread_lab.config.cell import AnySpec
 from tread_lab.config.units import counted
 from tread_lab.records.lab import Lab
+from tread_lab.records.run_state import RunState
+from tread_lab.records.stored_plan import PlanOf
 
 Digests = Mapping[str, Mapping[str, list[str]]]  # part -> digest, or words -> its runs, in order
 
@@ -47,3 +50,27 @@ def _differences(lab: Lab, runs: Iterable[str]) -> Digests:
 def _short(digest: str) -> str:
     """Return the first digits of a digest; words are shown whole."""
     return digest[:8] if re.fullmatch("[0-9a-f]{12,}", digest) else digest
+
+
+def left_cells(lab: Lab, plan: PlanOf[AnySpec]) -> list[str]:
+    """Return the labels of the cells of earlier files, of which no run is in the plan.
+
+    They were tried: a comparison counts them with those of the plan. A cell of which no run was
+    started is left out.
+    """
+    seen, left = {trial.run for trial in plan.trials}, list[str]()
+    for cells in reversed(lab.sweep(plan.name).history()):
+        for label, runs in cells.items():
+            if seen.isdisjoint(runs) and _started(lab, runs):
+                left.append(label)
+                seen |= {*runs}
+    return left
+
+
+def _started(lab: Lab, runs: list[str]) -> bool:
+    return any(lab.run(run).state() is not RunState.PENDING for run in runs)
+
+
+def left_note(labels: list[str]) -> list[str]:
+    """Return a line about the cells that have left the file; none where none has."""
+    return [f"left the file, still counted: {'; '.join(labels)}"] if labels else []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.synthetic import small, with_provenance, write_sweep
-from tread_lab.records.differences import mixed_runs, mixtures
+from tread_lab.records.caveats import mixed_runs, mixtures
 from tread_lab.records.lab import Lab
 from tread_lab.results import trials_frame
 

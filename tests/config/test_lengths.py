@@ -8,8 +8,8 @@ import pytest
 
 from tests.sweep.plans import tiny
 from tread_lab.config import RunSpec, UserError, decode, encode
+from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.recipe import EmaSpec
-from tread_lab.config.treatments import check_treatments, ema_notices
 
 
 def run(**changes: Any) -> RunSpec:

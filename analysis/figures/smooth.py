@@ -1,0 +1,128 @@
+"""The smooth map of placements: what the gaps of neighbouring routes say about each of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tread_lab.analysis.figures import style
+from tread_lab.analysis.figures.placements import (
+    baseline_title,
+    best_route,
+    draw_legend,
+    draw_route_grid,
+    panels,
+    placements,
+)
+from tread_lab.analysis.figures.points import NUMBERS, Drawn, Points, SweepRecords, named
+from tread_lab.config.model import depth_of
+from tread_lab.records.metric_names import GAP_HELDOUT
+from tread_lab.records.run_state import RunState
+from tread_lab.results import ARROW, interval_text, joined, number, other_axes
+from tread_lab.results.smooth_map import FEWEST, MOST, smooth_map
+
+PLACE = ["start", "end", "rate"]
+POSTERIOR = "95% of the posterior"
+LIKELY = 3  # cells that a caption names
+RARELY = 0.05  # a cell that is best more rarely is not named
+
+
+@dataclass(frozen=True)
+class Smoothed(Points):
+    """The smooth map at one rate, in the form of `placements`, and what it proposes.
+
+    Rows hold every route between the first and the last swept start and end, measured or not, with
+    the columns of `smooth_map` and `seeds`, how many were measured.
+    """
+
+    title: str = ""
+
+    @property
+    def caption(self) -> str:
+        """The lowest cells with their probabilities, and the runs that would say most."""
+        own = self.rows[self.rows["seeds"] > 0]
+        lowest = own.sort_values("value").iloc[0]
+        chances = _chances(own, "best", "{name} {chance:.0%}")
+        next_runs = _chances(self.rows, "best_of_all", "seed {seeds} of {name} ({chance:.0%})")
+        return (
+            f"Gaussian process over start, end and rate, from {len(own)} measured routes with"
+            f" {own['seeds'].max()} seed(s): {lowest['name']} has the lowest mean of the measured"
+            f" ones, {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Probability of"
+            f" being the best of them: {joined(chances)}. Next runs, by the probability of being"
+            f" best of all: {joined(next_runs)}."
+        )
+
+
+def smoothed(frame: pd.DataFrame) -> Iterator[Smoothed]:
+    """Give the smooth maps of a sweep's held-out gaps, one for each rate.
+
+    Rates share one process; the values of other axes have one each. Nothing is given where fewer
+    than `FEWEST` routes are measured, or more than `MOST` cells would be.
+    """
+    if GAP_HELDOUT not in frame:
+        return
+    trials = frame[frame["role"] == "trial"]
+    others = [axis for axis in other_axes(frame) if axis != "rate"]
+    if any(trials[axis].nunique(dropna=False) > 1 for axis in others):
+        parts = [] if len(found := panels(frame)) < 2 else found
+        for name, part in parts:
+            for one in smoothed(part.assign(**dict.fromkeys(others, ""))):
+                yield Smoothed(one.metric, one.rows, one.measured_as, name)
+        return
+    single = trials[trials["start"].notna() & ~trials["route"].str.contains("+", regex=False)]
+    done = single[(single["state"] == RunState.COMPLETED) & single[GAP_HELDOUT].notna()]
+    gaps = done.groupby(["seed", *PLACE], sort=False)[GAP_HELDOUT]
+    if done.duplicated(["seed", *PLACE]).any() or done[PLACE].drop_duplicates().shape[0] < FEWEST:
+        return
+    ends = [range(single[name].min(), single[name].max() + 1) for name in PLACE[:2]]
+    cells = itertools.product(*ends, sorted(done["rate"].unique()))
+    places = pd.MultiIndex.from_tuples([c for c in cells if c[0] <= c[1]], names=PLACE)
+    if len(places) > MOST:
+        return
+    wide = gaps.first().unstack("seed").reindex(places)
+    at = np.array(places.to_list(), dtype=np.float64)
+    depth = depth_of(str(frame["model"].iloc[0]))
+    found_map = smooth_map(at, wide.to_numpy(np.float64).T, depth=depth)
+    names = [f"{start}{ARROW}{end}" for start, end, _ in places]
+    rows = found_map.rename(columns={"mean": "value"}).assign(
+        **{name: places.get_level_values(name) for name in PLACE},
+        name=names,
+        seeds=wide.notna().sum(axis=1).to_numpy(),
+        state="completed",
+    )
+    rates = done["rate"].astype(float).unique().tolist()
+    for rate in rates:
+        title = f"rate={number(rate)}" if len(rates) > 1 else ""
+        yield Smoothed(GAP_HELDOUT, rows[rows["rate"] == rate], POSTERIOR, title)
+
+
+def maps(records: SweepRecords) -> Iterator[Drawn]:
+    """Draw the measured gaps beside the smooth map, in the same colours."""
+    for found in smoothed(records.frame):
+        frame = records.frame
+        if found.title:
+            frame = dict(panels(frame)).get(found.title, frame)
+        raw = placements(frame, GAP_HELDOUT)
+        starts = found.rows["start"].nunique()
+        fig, (left, right) = style.figure(width=style.PAGE, height=1.2 + 0.22 * starts, columns=2)
+        scale = pd.concat([raw.rows["value"], found.rows["value"]])
+        draw_route_grid(raw, left, scale=scale)
+        draw_route_grid(found, right, scale=scale)
+        left.set_title(f"measured; {baseline_title(frame, GAP_HELDOUT)}".split("\n")[0])
+        right.set_title("smooth map, also of routes without a run")
+        draw_legend([raw, found], fig)
+        caption = f"Measured: {best_route(raw)} Smooth map: {found.caption}"
+        title = f"smooth_map-{found.title}" if found.title else "smooth_map"
+        yield Drawn(named(title, GAP_HELDOUT), caption, fig)
+
+
+def _chances(rows: pd.DataFrame, column: str, text: str) -> list[str]:
+    """Return the likeliest cells of a column of probabilities, each in words."""
+    order = rows.sort_values(column, ascending=False).head(LIKELY)
+    likely = order[order[column] >= min(RARELY, order[column].max())]
+    facts = zip(likely["name"], likely["seeds"], likely[column])
+    return [text.format(name=name, seeds=seeds, chance=chance) for name, seeds, chance in facts]

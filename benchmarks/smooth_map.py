@@ -1,0 +1,100 @@
+"""Does the smooth map of one seed predict other seeds better than the measured map does?
+
+    python benchmarks/smooth_map.py [--figure FILE] [--json FILE]
+
+Cross-validation over the seeds of `placement_grid.json` (78 placements, 4 seeds), for maps from one
+and from two seeds, for all placements and for the 16 published ones: the map is made from some
+seeds and held against the mean of the others, whose own variance is taken off the error.
+
+Printed: the error variance of measured and of smooth map (each less its mean over cells, as a
+ranking sees it), the regret of the cell that is lowest in each, and how often the 95% interval of
+the posterior, widened by the noise of the other seeds, holds their mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from error_rates import TABLE, recorded
+from numpy.typing import NDArray
+
+from tread_lab.results.smooth_map import smooth_map
+
+Array = NDArray[np.float64]
+
+
+def cross_validated(places_K3: Array, gaps_SK: Array, seeds: int) -> dict[str, float]:
+    """Return errors, regrets and coverage, averaged over all choices of so many seeds."""
+    S, rows = len(gaps_SK), []
+    for own in itertools.combinations(range(S), seeds):
+        others_SK = np.delete(gaps_SK, own, axis=0)
+        truth_K, raw_K = others_SK.mean(axis=0), gaps_SK[list(own)].mean(axis=0)
+        noise_K = others_SK.var(axis=0, ddof=1) / len(others_SK)
+        found = smooth_map(places_K3, gaps_SK[list(own)], depth=12)
+        smooth_K = found["mean"].to_numpy()
+        half_K = 1.96 * np.hypot(found["deviation"], np.sqrt(noise_K))
+        rows.append(
+            (
+                np.var(raw_K - truth_K) - noise_K.mean(),
+                np.var(smooth_K - truth_K) - noise_K.mean(),
+                truth_K[raw_K.argmin()] - truth_K.min(),
+                truth_K[smooth_K.argmin()] - truth_K.min(),
+                (np.abs(smooth_K - truth_K) < half_K).mean(),
+            )
+        )
+    names = ("error, measured", "error, smooth", "regret, measured", "regret, smooth", "coverage")
+    return dict(zip(names, np.mean(rows, axis=0).tolist()))
+
+
+def draw(places_K3: Array, gaps_SK: Array, path: Path) -> None:
+    """Draw one seed's measured map, its smooth map and the mean of the other seeds."""
+    from tread_lab.analysis.figures import style
+    from tread_lab.analysis.figures.placements import draw_route_grid
+    from tread_lab.analysis.figures.points import Points, bare_rows
+
+    smooth_K = smooth_map(places_K3, gaps_SK[:1], depth=12)["mean"].to_numpy()
+    maps = {
+        "measured, seed 0": gaps_SK[0],
+        "smooth map of seed 0": smooth_K,
+        f"mean of seeds 1 to {len(gaps_SK) - 1}": gaps_SK[1:].mean(axis=0),
+    }
+    fig, axes = style.figure(width=2 * style.PAGE, height=3.8, columns=3)
+    scale = pd.Series(np.concatenate([*maps.values()]))
+    start, end = places_K3[:, :2].T.astype(int)
+    for (title, values_K), ax in zip(maps.items(), axes):
+        points = Points("gap/heldout", bare_rows(start=start, end=end, value=values_K))
+        draw_route_grid(points, ax, scale=scale)
+        ax.set_title(title)
+    style.save(fig, path.parent, path.stem)
+
+
+def main() -> None:
+    """Measure, print, draw and write JSON where asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--figure", type=Path, metavar="FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    gaps_SK, published = recorded()
+    cells = json.loads(TABLE.read_text())["cells"]
+    places_K3 = np.array([(cell["start"], cell["end"], 0.5) for cell in cells])
+    found: dict[str, Any] = {}
+    for name, chosen in (("78 cells", np.full(len(cells), True)), ("16 cells", published)):
+        for seeds in (1, 2):
+            numbers = cross_validated(places_K3[chosen], gaps_SK[:, chosen], seeds)
+            found[f"{name}, {seeds} seed(s)"] = numbers
+            texts = ", ".join(f"{key} {value:.2g}" for key, value in numbers.items())
+            print(f"{name}, {seeds} seed(s): {texts}")
+    if options.figure:
+        draw(places_K3, gaps_SK, options.figure)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

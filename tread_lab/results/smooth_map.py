@@ -1,0 +1,162 @@
+"""A smooth map of placements: what the gaps of neighbours say about each cell, measured or not.
+
+The gap of cell k in seed s is y_sk = f(x_k) + u_s + v_s c_k + e_sk. f is a Gaussian process over
+x = (start, end, rate) with a mean linear in c, the share of all tokens' blocks that a route skips;
+u_s and v_s are the level and the slope that the cells of a seed share, since they share a baseline
+and its draws; the noise e_sk grows as exp(kappa c). All scales are relative to the noise at c = 1/4
+with its conjugate prior (Rasmussen and Williams 2006, chapter 2), and parameters are averaged over.
+"""
+
+# S seeds, K cells, N draws of the parameters, M draws of the map
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, solve
+from threadpoolctl import threadpool_limits
+
+from tread_lab.results.intervals import CONFIDENCE
+
+Array = NDArray[np.float64]
+
+FEWEST = 6  # measured cells
+MOST = 400  # cells: the time grows with the third power
+N, M = 160, 4000
+ROUNDS = 3
+TAIL = 5  # degrees of freedom of the draws of later rounds
+MIDDLE = 0.25  # the share c at which scales are those of the noise
+ROUNDING = 1e-7  # of the variance, by which covariances stay positive definite
+LEVEL, SLOPE = 10.0, 20.0  # deviations of the linear mean: wide, so that the data decide
+
+# Means and deviations of the logarithms of: the deviation of f about its mean; its length scales in
+# start and end (shares of the depth) and rate; the deviations of u and v. Last, kappa itself.
+PRIOR = np.array(
+    [(0.0, 1.0), (-1.4, 0.5), (-1.4, 0.5), (-1.2, 0.5), (0.0, 0.7), (0.7, 0.7), (3.0, 1.0)]
+)
+
+
+@dataclass(frozen=True)
+class _Posterior:
+    """Of f under one choice of the parameters: Student's t with `values` degrees of freedom."""
+
+    mean_K: Array
+    covariance_KK: Array
+    values: int
+    log_likelihood: float
+
+
+def smooth_map(places_K3: Array, gaps_SK: Array, *, depth: int) -> pd.DataFrame:
+    """Return the map that gaps of some placements imply, a row for each placement.
+
+    Columns: `mean`, `deviation`, `low`, `high` (95%) of f; `best`, the probability that the cell is
+    the lowest of the measured ones, and `best_of_all`, of all. The map is the same whenever it is
+    computed from the same gaps.
+
+    Args:
+        places_K3: first block, last block (both inclusive) and selection rate.
+        gaps_SK: the gap of each seed's run to its baseline; NaN where it was not measured.
+        depth: blocks of the network.
+
+    Raises:
+        ValueError: fewer than `FEWEST` placements are measured, or more than `MOST` are asked for.
+    """
+    measured_K = np.isfinite(gaps_SK).any(axis=0)
+    if measured_K.sum() < FEWEST or len(places_K3) > MOST:
+        raise ValueError(f"must be {FEWEST} to {MOST} cells, got {measured_K.sum()}")
+    with threadpool_limits(limits=1):  # small matrices: threads wait for each other beside a sweep
+        mean_K, map_MK = _fitted(places_K3, gaps_SK, depth, np.random.default_rng(0))
+    low_K, high_K = np.quantile(map_MK, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    among = np.where(measured_K, map_MK, np.inf)
+    return pd.DataFrame(
+        {
+            "mean": mean_K,
+            "deviation": map_MK.std(axis=0),
+            "low": low_K,
+            "high": high_K,
+            "best": np.bincount(among.argmin(axis=1), minlength=len(places_K3)) / M,
+            "best_of_all": np.bincount(map_MK.argmin(axis=1), minlength=len(places_K3)) / M,
+        }
+    )
+
+
+def _fitted(
+    places_K3: Array, gaps_SK: Array, depth: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Return the posterior mean of f and draws of it, [M, K], by importance sampling.
+
+    The parameters are drawn from the prior, then twice from Student's t about the weighted draws.
+    """
+    middle, spread = PRIOR.T
+    centre, covariance = middle, np.diag(spread**2)
+    for turn in range(ROUNDS):
+        shape_N7 = rng.standard_normal((N, len(PRIOR)))
+        if turn:
+            shape_N7 /= np.sqrt(rng.chisquare(TAIL, (N, 1)) / TAIL)
+        squares_N = (shape_N7**2).sum(axis=1)
+        drawn_N7 = centre + shape_N7 @ np.linalg.cholesky(covariance).T
+        proposed_N = -squares_N / 2
+        if turn:
+            proposed_N = -(TAIL + len(PRIOR)) / 2 * np.log1p(squares_N / TAIL)
+        found = [_posterior(at, places_K3, gaps_SK, depth) for at in drawn_N7]
+        prior_N = -(((drawn_N7 - middle) / spread) ** 2).sum(axis=1) / 2
+        log_N = np.array([one.log_likelihood for one in found]) + prior_N - proposed_N
+        weight_N = np.exp(log_N - log_N.max())
+        weight_N /= weight_N.sum()
+        centre = weight_N @ drawn_N7
+        away_N7 = drawn_N7 - centre
+        covariance = (away_N7.T * weight_N) @ away_N7 + np.diag((spread / 10) ** 2)
+    mean_K = weight_N @ np.array([one.mean_K for one in found])
+    return mean_K, _draws(found, rng.multinomial(M, weight_N), rng)
+
+
+def skipped(places_K3: Array, depth: int) -> Array:
+    """Return the share c of all tokens' blocks that each placement skips."""
+    start_K, end_K, rate_K = places_K3.T
+    return np.asarray(rate_K * (end_K - start_K + 1) / depth)
+
+
+def _posterior(parameters: Array, places_K3: Array, gaps_SK: Array, depth: int) -> _Posterior:
+    """Return f given one choice of the parameters, and how likely the gaps are under it."""
+    scale, *lengths, level, slope = np.exp(parameters[:6])
+    away_K = skipped(places_K3, depth) - MIDDLE
+    at_K3 = places_K3 / (depth, depth, 1) / lengths
+    distance_KK = np.sqrt(3 * ((at_K3[:, None] - at_K3) ** 2).sum(axis=-1))
+    along_KK = np.outer(away_K, away_K)
+    prior_KK = scale**2 * (1 + distance_KK) * np.exp(-distance_KK)  # Matern's, 3/2
+    prior_KK += LEVEL**2 + SLOPE**2 * along_KK
+    noise_KK = level**2 + slope**2 * along_KK + np.diag(np.exp(2 * parameters[6] * away_K))
+    K, square, log_volume = len(places_K3), 0.0, 0.0
+    precision_KK, weighed_K = np.zeros((K, K)), np.zeros(K)
+    for gaps_K in gaps_SK:
+        (own,) = np.isfinite(gaps_K).nonzero()
+        root = np.linalg.cholesky(noise_KK[np.ix_(own, own)])
+        precision_KK[np.ix_(own, own)] += cho_solve((root, True), np.eye(len(own)))
+        solved = cho_solve((root, True), gaps_K[own])
+        weighed_K[own] += solved
+        square += float(gaps_K[own] @ solved)
+        log_volume += 2 * float(np.log(np.diag(root)).sum())
+    updated_KK = np.eye(K) + prior_KK @ precision_KK
+    covariance_KK = solve(updated_KK, prior_KK)
+    mean_K, values = covariance_KK @ weighed_K, int(np.isfinite(gaps_SK).sum())
+    square -= float(weighed_K @ mean_K)
+    log_volume += float(np.linalg.slogdet(updated_KK)[1])
+    likelihood = -log_volume / 2 - values / 2 * np.log(square)
+    return _Posterior(mean_K, covariance_KK * square / values, values, float(likelihood))
+
+
+def _draws(found: list[_Posterior], count_N: NDArray[np.int64], rng: np.random.Generator) -> Array:
+    """Return draws of f, [M, K], so many of each posterior."""
+    drawn = []
+    for one, count in zip(found, count_N):
+        if count:
+            variance = np.trace(one.covariance_KK) / len(one.mean_K)
+            steady_KK = one.covariance_KK + ROUNDING * variance * np.eye(len(one.mean_K))
+            normal = rng.standard_normal((count, len(one.mean_K)))
+            normal = normal @ np.linalg.cholesky((steady_KK + steady_KK.T) / 2).T
+            spread = np.sqrt(one.values / rng.chisquare(one.values, (count, 1)))
+            drawn.append(one.mean_K + normal * spread)
+    return np.concatenate(drawn)
