@@ -147,7 +147,7 @@ def _drive(
         queue = _queue(lab, plan, open_tasks)
         try:
             with tracked(lab, plan.name, tracker, say):
-                if not queue.finished:  # a search may have work where no run is open
+                if not queue.exhausted:  # a search may have work where no run is open
                     _execute(lab, plan, open_tasks, runner, queue)
         except Interrupted:
             if not queue.stop:  # else the hours are over, as was asked
