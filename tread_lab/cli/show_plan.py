@@ -43,6 +43,23 @@ def show_plan(
         out.print(line, markup=False)
 
 
+def show_power(out: Console, lab: Lab, models: Collection[str]) -> None:
+    """Print the smallest gap in held-out loss that 2 to 10 seeds show with 80% power."""
+    from tread_lab.results.power import SEEDS, deviations, smallest_gap  # pandas
+
+    out.print("smallest gap in held-out loss that seeds show with 80% power, two-sided at 5%:")
+    rows = {
+        found.of: [
+            found.of,
+            f"{found.value:.2g}",
+            *(f"{smallest_gap(found.value, n):.2g}" for n in SEEDS),
+        ]
+        for model in sorted(models)
+        for found in deviations(lab, model)
+    }
+    out.print(table(["observed in", "deviation", *(f"{n} seeds" for n in SEEDS)], rows.values()))
+
+
 def _lines(
     plan: Plan, lab: Lab, open_tasks: Sequence[Task], devices: Devices
 ) -> Iterator[str | Table]:

@@ -146,6 +146,8 @@ class SweepSpec:
         search: how cells are chosen one after another; `None` runs every cell.
         stop_early: ends trials that are worse than the others after a few steps.
         hours: that the command may run, all sessions together; then runs stop with checkpoints.
+        margin: gap in held-out loss within which a cell is called equivalent to dense, where its
+            seeds show it; `None` calls none so.
         plugins: modules to import first, which register selections, metrics and the like.
     """
 
@@ -165,6 +167,7 @@ class SweepSpec:
     stop_early: StopEarlySpec | None = None
     match: Literal["train_flops", "train_seconds"] | None = None
     controls: tuple[dict[str, Any], ...] = ()
+    margin: Positive | None = None
     plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

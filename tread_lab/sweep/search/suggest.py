@@ -55,16 +55,16 @@ class SearchQueue:
         self._observe()
 
     @property
-    def finished(self) -> bool:
-        return self._suggests_no_more and self._queue.finished
+    def exhausted(self) -> bool:
+        return self._suggests_no_more and self._queue.exhausted
 
     @property
     def _suggests_no_more(self) -> bool:
         return len(self.observations) >= self._wanted
 
     @property
-    def over(self) -> bool:
-        return self.finished and self._queue.over
+    def done(self) -> bool:
+        return self.exhausted and self._queue.done
 
     @property
     def left(self) -> str:
