@@ -45,12 +45,10 @@ BY_ROWS = route(1, 4, selection="rows")
     ("cell", "routes", "label"),
     [
         ({}, [], "dense"),
-        ({}, ["1->4"], "1->4 s=0.5"),
         ({}, [route(0, 1, rate=0.25), route(3, 4, rate=0.25)], "0->1 + 3->4 s=0.25"),
         ({}, [route(0, 1, rate=0.25), route(3, 4)], "0->1 s=0.25 + 3->4 s=0.5"),
         ({"selection": "rows"}, [BY_ROWS], "1->4 by rows s=0.5"),
         ({"start": 1, "end": 4, "rate": 0.0}, [], "1->4 s=0"),
-        ({"start": 1, "end": 4}, [], "1->4 s=0"),
         ({"route": "1->4", "rate": 0}, [], "1->4 s=0"),
         (
             {"start": 1, "end": 4, "precision": "bf16", "train.steps": 100},

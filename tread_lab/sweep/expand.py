@@ -130,8 +130,7 @@ def _settings(
     some of them bring it and the experiment does not. A system that is fixed as a whole
     (`repa: {...}`) is for all.
     """
-    rules = [sweep.where] if isinstance(sweep.where, str) else list(sweep.where or ())
-    missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in rules}
+    missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in sweep.where or ()}
     kept, fixed = list[Setting](), leaves_of(sweep.fixed)
     places = dict.fromkeys(names_of(fixed), "fixed")
     fields = [_fields(cell, sweep.variants, dict(places)) for cell in cells]
@@ -143,7 +142,7 @@ def _settings(
             tree = merged(RunSpec, run, {**of_cell, **own})
         names = CellNames(tree, cell, facts)
         with placed("where"):
-            rule = next((rule for rule in rules if not evaluate(rule, names)), None)
+            rule = next((x for x in sweep.where or () if not evaluate(x, names)), None)
         with _at_cell(cell):
             computed = cell if not has_computed(cell) else names.settled(cell)
             if rule is not None:

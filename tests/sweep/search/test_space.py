@@ -44,9 +44,6 @@ def test_nearest_cell_is_the_first_of_equals() -> None:
     point = space.point(0)
     assert space.nearest(point, [5, 33]) == 33  # (3, 3) is nearer than (0, 5)
     assert space.nearest(point, [10, 1]) == 1
-    other = Space(TRIANGLE)
-    found = other.nearest(other.point(0), range(1, len(other)))
-    assert other.cells[found] == {"start": 0, "end": 1, "rate": 0.5, "selection": "rows"}
 
 
 def test_points_follow_the_order_of_values() -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.pretender import ended_run
 from tests.sweep.plans import tiny
-from tread_lab.config import RunSpec, UserError, signature
+from tread_lab.config import RunSpec, UserError
 from tread_lab.config.cell import Trial
 from tread_lab.config.evaluation import HeldoutSpec, at_steps
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.search import suggest as values
 from tread_lab.sweep.search.suggest import cell_values
 
 AT_END = HeldoutSpec(images=8, levels=2)
@@ -67,19 +65,3 @@ def test_values_are_measured_at_the_end(lab: Lab) -> None:
         cell_values(lab, [trial], [LOSS], [early])
     lab.run(trial.run).evaluation(AT_END).write(AT_END, {LOSS: 1.0})
     assert cell_values(lab, [trial], [LOSS], [AT_END, early]) == (1.0,)
-
-
-def test_gap_is_to_the_baseline(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    def run_gaps(*runs: Any, planned: Any = ()) -> dict[str, Any]:
-        asked.append((*runs, planned))
-        return {"gap/heldout": SimpleNamespace(mean=float(len(asked)))}
-
-    monkeypatch.setattr(values, "run_gaps", run_gaps)
-    trials = [Trial("trial", {}, s, tiny(seed=s), f"run{s}", f"dense{s}") for s in (0, 1)]
-    early = replace(AT_END, step=10)
-    assert cell_values(lab, trials, ["gap/heldout"], [early, AT_END]) == (1.5,)
-    planned = [signature(AT_END)]
-    assert asked == [(lab, "run0", "dense0", planned), (lab, "run1", "dense1", planned)]
-    assert cell_values(lab, trials, ["gap/train"], [AT_END]) is None
