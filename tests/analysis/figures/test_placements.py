@@ -54,11 +54,10 @@ def test_an_order_is_from_better_to_worse_whichever_way_the_metric_goes(
 
 
 @pytest.mark.parametrize(
-    ("count", "chance"), [(4, "; no clear trend"), (5, " (p = 0.017 among"), (8, " (p = 0.0007 among")]
+    ("count", "chance"),
+    [(4, "; no clear trend"), (5, " (p = 0.017 among"), (8, " (p = 0.0007 among")],
 )
-def test_chance_of_an_order_is_left_out_of_few_routes(
-    count: int, chance: str
-) -> None:
+def test_chance_of_an_order_is_left_out_of_few_routes(count: int, chance: str) -> None:
     same = Points(FD, published_placements().rows[:count])
     text = agreement_text(same)
     assert f"{count} common routes: 1{chance}" in text
