@@ -12,7 +12,7 @@ import torch
 from tests.data.conftest import opened
 from tests.data.test_folder import repa
 from tests.data.test_lightning import files
-from tread_lab.cli.show_data import data_settings
+from tread_lab.cli.data_commands import data_settings
 from tread_lab.config import UserError
 from tread_lab.data.latents import read_manifest
 from tread_lab.data.pack import pack, source_of
