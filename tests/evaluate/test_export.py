@@ -67,20 +67,6 @@ def test_no_folder_of_ancestors_is_exported() -> None:
     assert signature(without_folders(spec)) == signature(spec)
 
 
-def test_loaded_export_measures_the_same(
-    lab: Lab, weights: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = load_exported(weights)
-    assert (signature(model.spec), model.step) == (signature(RUN), 6)
-    here = ["--root", str(lab.root), "--json"]
-    named = "heldout_loss"
-    assert main(["evaluate", str(weights), named, *here]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert main(["evaluate", signature(RUN), named, *here]) == 0
-    (other,) = json.loads(capsys.readouterr().out)
-    assert {**row, "run": other["run"]} == other
-
-
 def test_results_count_for_their_weights_alone(lab: Lab, weights: Path, tmp_path: Path) -> None:
     """Newer weights are put into the folder of an export that has been measured."""
     exported = RunFolder(shutil.copytree(weights, tmp_path / "weights"))
