@@ -51,11 +51,15 @@ class SafetensorsFiles(Store):
         self, places: NDArray[np.int64], mirrored: NDArray[np.bool_]
     ) -> NDArray[np.floating]:
         files = np.searchsorted(self._starts, places, side="right") - 1
+        groups = sorted(set(zip(files.tolist(), mirrored.tolist(), strict=True)))
         stored = np.empty((len(places), *self.shape), self._widest)
-        for file, flip in sorted(set(zip(files.tolist(), mirrored.tolist(), strict=True))):
+        for file, flip in groups:
             here = (files == file) & (mirrored == flip)
             values = self._maps[file][FLIPPED if flip else LATENTS]
-            stored[here] = np.take(values, places[here] - self._starts[file], axis=0)
+            taken = np.take(values, places[here] - self._starts[file], axis=0)
+            if len(groups) == 1:
+                return taken  # of one file, without another copy
+            stored[here] = taken
         return stored
 
 
