@@ -90,8 +90,8 @@ def test_two_sweeps_are_paired_by_seed(tmp_path: Path) -> None:
         )
     metric, rows = versus(lab, "a", "b")
     assert metric == GAP_HELDOUT and len(rows) == 3
-    assert rows["same"].all()  # equal settings are one run, whatever sweep asks for it
-    assert "shared" in versus_file(lab, "a", "b")
+    assert not rows["value"].any()  # equal settings are one run, whatever sweep asks for it
+    assert "b minus a" in versus_file(lab, "a", "b")
     write_sweep(tmp_path, small(name="c", routes=((1, 1),)))
     with pytest.raises(UserError, match="share a measured cell"):
         versus(lab, "a", "c")

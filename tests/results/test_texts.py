@@ -172,7 +172,7 @@ def of_panels(frame: pd.DataFrame) -> Shown:
 
 def of_page(lab: Lab, name: str, key: str) -> Shown:
     found = contents(lab, name)
-    names, table = found["names"], found["ranking"]
+    names, table = [cell for _, cell in found["numbers"]], found["ranking"]
     yield from of_rows(key, [names[k] for k in table.cells], table.heads, table.rows)
     named = {metric_label(metric): metric for metric in COSTS}
     for cell, *texts in found["cost"].rows if found["cost"] else ():
