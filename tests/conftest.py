@@ -50,7 +50,6 @@ _homes = itertools.count()
 # The files that take longest, most seconds first; a worker takes up a whole file at a time. Those
 # of Ray stand apart, so that seldom three clusters start at once.
 LONGEST = (
-    "faults/test_lost_cluster.py",
     "faults/test_nodes.py",
     "end_to_end/test_whole_tasks.py",
     "faults/test_ray_runs.py",
@@ -58,7 +57,6 @@ LONGEST = (
     "end_to_end/test_sweep.py",
     "tracking/test_live_server.py",
     "docs/test_recipes.py",
-    "faults/test_mlflow.py",
     "cli/test_train_run.py",
     "golden/test_networks.py",
     "sweep/test_early_stopping.py",
@@ -66,10 +64,10 @@ LONGEST = (
     "analysis/figures/test_catalogue.py",
     "seeing/test_mlflow_pages.py",
     "end_to_end/test_plugins.py",
-    "analysis/notebooks/test_execute.py",
+    "analysis/test_notebooks.py",
     "train/test_compiled.py",
-    "faults/test_trials.py",
-    "faults/test_records.py",
+    "faults/test_bad_runs.py",
+    "faults/test_full_disk.py",
     "docs/test_headers.py",
     "faults/test_crash.py",
     "faults/test_drivers.py",

@@ -15,7 +15,6 @@ from tread_lab.analysis.figures import (
     samples,
     similarity,
     smooth,
-    time_to_equal,
 )
 from tread_lab.analysis.figures.points import Drawn, SweepRecords, named, sample_metrics, slug
 from tread_lab.analysis.figures.style import save
@@ -42,7 +41,7 @@ KINDS = (
     curves.selection_rates,
     pareto.guidances,
     pareto.costs,
-    time_to_equal.times_to_equal,
+    curves.times_to_equal,
     curves.growths,
     loss_gap.over_steps,
     loss_gap.by_length,

@@ -1,4 +1,4 @@
-"""A metric along an axis: the selection rate (Table 5), and training (Fig. S9), by setting."""
+"""A metric along an axis: selection rate (Table 5), training (Fig. S9), time to equal quality."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ from tread_lab.analysis.figures.points import (
 from tread_lab.config.errors import UserError, suggest
 from tread_lab.config.labels import without_axis
 from tread_lab.config.lengths import SPEND, STEPS
+from tread_lab.config.units import quantity
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
     GAP_HELDOUT,
+    TRAIN_FLOPS,
     TRAIN_IMAGES,
     delta_column,
+    lower_is_better,
+    metric_kind,
     metric_label,
     value_text,
 )
@@ -38,10 +42,12 @@ from tread_lab.results import (
     cells_frame,
     interval_text,
     joined,
+    number,
     require_metric,
     routed,
     with_delta,
 )
+from tread_lab.results.intervals import t_interval
 
 RATE = "rate"
 STEPS_AXIS, HOURS_AXIS = "training steps", "device-hours"
@@ -260,3 +266,190 @@ def growths(records: SweepRecords) -> Iterator[Drawn]:
             ax.set_ylabel(ax.get_ylabel() if ax is axes[0] else "")
         text = training_caption(panels) + (note if several else "")
         yield Drawn(named("over_training", metric), text, fig)
+
+
+FACTORS = (
+    "{factors}. A factor is the dense run's cost ({cost}) to reach a value over the other's, at the"
+    " best value that both reached."
+)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One speed-up: the cost at which dense training reaches `level` over that of another curve.
+
+    Attributes:
+        low, high: 95% interval over seeds, of the logarithms of their factors; NaN without.
+    """
+
+    name: str
+    level: float
+    dense_cost: float
+    cost: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+    @property
+    def value(self) -> float:
+        """Dense cost over the other's: above 1 the other is faster."""
+        return self.dense_cost / self.cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeToEqual(Curves):
+    """Curves of quality against cost with the factors between them, dense first.
+
+    Attributes:
+        cost, unit: `training FLOPs` and `FLOP`.
+    """
+
+    cost: str
+    unit: str
+    factors: tuple[Factor, ...]
+
+
+def cost_to_reach(curve: pd.DataFrame, level: float) -> float:
+    """Return the least cost at which a curve falls to `level`; NaN if it never does, or is as low
+    at its first point.
+
+    Between two points the value is taken as linear in the logarithm of the cost.
+    """
+    curve = curve.sort_values("x")
+    x, y = np.log(curve["x"].to_numpy(float)), curve["value"].to_numpy(float)
+    k = int(np.argmax(y <= level))
+    if k == 0:
+        return float("nan")
+    share = (y[k - 1] - level) / (y[k - 1] - y[k])
+    return float(np.exp(x[k - 1] + share * (x[k] - x[k - 1])))
+
+
+def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str) -> TimeToEqual:
+    """Return curves over training, and factors at the best value both reached.
+
+    A factor takes two seeds or more: equal curves of one seed have factors from 0.67 to 1.5.
+
+    A point is a stage of one run, or a run of its own length: rows of `training_frame`.
+
+    Raises:
+        UserError: no such metric, or the sweep has no several steps of training.
+    """
+    found = _against(frame, metric, cost)
+    of_seeds: dict[str, list[float]] = {}
+    for _, part in frame.groupby("seed"):
+        for factor in _factors(_against(part, metric, cost)):
+            of_seeds.setdefault(factor.name, []).append(np.log(factor.value))
+    factors = []
+    for factor in _factors(found):
+        if len(logs := of_seeds.get(factor.name, [])) > 1:
+            _, low, high = np.exp(t_interval(np.array(logs))).tolist()
+            factors.append(replace(factor, low=low, high=high))
+    kind = metric_kind(cost)
+    return TimeToEqual(
+        metric,
+        found.rows,
+        warning=found.warning,
+        cost=kind.label or cost,
+        unit=kind.unit,
+        factors=tuple(factors),
+    )
+
+
+def _against(frame: pd.DataFrame, metric: str, cost: str) -> Curves:
+    """Return the curves against cost."""
+    found = curves(frame, metric, training_axis(frame))
+    rows = found.measured.assign(x=found.measured.get(cost, np.nan))
+    return replace(found, rows=rows[rows["x"] > 0])  # a logarithm has no zero
+
+
+def published_time_to_equal() -> TimeToEqual:
+    """Return DiT-XL/2 on ImageNet-256, digitised from the paper's first figure: its two factors."""
+    points = [(name, *point) for name, points in paper_tables.TEASER.items() for point in points]
+    names, hours, fid = zip(*points)
+    rows = bare_rows(curve=names, dense=[name == "DiT" for name in names], x=hours, value=fid)
+    dense, routed = rows[rows["dense"]], rows[~rows["dense"]]
+    factors = [
+        Factor(routed["curve"].iloc[0], level, cost, cost_to_reach(routed, level))
+        for level, cost in zip(dense["value"][1:], dense["x"][1:])
+    ]
+    return TimeToEqual("FID", rows, cost="A100 GPU-hours", unit="GPU-hours", factors=(*factors,))
+
+
+def draw_time_to_equal(found: TimeToEqual, ax: style.Axes) -> None:
+    """Draw curves against cost, and at every level an arrow from dense to the other's cost."""
+    colours: dict[str, str] = {}
+    for name, rows, shape, colours[name] in curve_looks(found):
+        look: dict[str, Any] = {"color": colours[name], "label": style.arrow(name)}
+        ax.plot(rows["x"], rows["value"], shape, **look)
+    lower = metric_kind(found.metric).sign >= 0
+    best = (min if lower else max)([factor.level for factor in found.factors], default=0.0)
+    for factor in found.factors:
+        below = (factor.level == best) == lower  # the best one's name is on the side of no curve
+        at = (factor.cost, factor.level), (factor.dense_cost, factor.level)
+        colour = colours[factor.name]
+        ends = {"arrowstyle": "-|>", "color": colour, "linewidth": 0.7, "shrinkA": 3, "shrinkB": 2}
+        ax.annotate("", *at, arrowprops=ends)
+        middle = (factor.cost * factor.dense_cost) ** 0.5, factor.level
+        text = f"{factor.value:.2g}\N{MULTIPLICATION SIGN}"
+        look = {"xytext": (0, -2.5 if below else 2.5), "textcoords": "offset points"}
+        look |= {"ha": "center", "va": "top" if below else "bottom", "color": colour}
+        ax.annotate(text, middle, fontsize=6.5, **look)
+    style.cost_axis(ax, found.rows["x"])
+    ax.set_xlabel(found.cost)
+    style.value_axis(ax.yaxis, found.metric, found.rows["value"])
+    style.legend(ax)
+
+
+def _factors(found: Curves) -> tuple[Factor, ...]:
+    """Return factors at the best value that both reached: the worse of the two curves' bests.
+
+    Of several dense curves none is the baseline of every route, and there are no factors.
+    """
+    sign = 1 if lower_is_better(found.metric) else -1
+    lower = found.rows.assign(value=sign * found.rows["value"])  # lower is better here
+    curves = {name: rows for name, rows in lower.groupby("curve", sort=False) if len(rows) > 1}
+    several = [name for name, rows in curves.items() if rows["dense"].all()]
+    if len(several) != 1:
+        return ()
+    dense = curves.pop(several[0])
+    factors = []
+    for name, other in curves.items():
+        level = float(max(dense["value"].min(), other["value"].min()))
+        ours, theirs = (cost_to_reach(rows, level) for rows in (dense, other))
+        factors.append(Factor(str(name), sign * level, ours, theirs))
+    return tuple(factor for factor in factors if np.isfinite(factor.value))
+
+
+def factors_caption(found: TimeToEqual) -> str:
+    """Return the time-to-equal factors and their definition."""
+    if not found.factors:
+        if found.rows.loc[found.rows["dense"], "curve"].nunique() > 1:
+            return "There are several dense curves, and none is that of every route."
+        return f"A factor takes a dense curve and two seeds or more.{found.warning}"
+    factors = "; ".join(_text_of(factor, found.unit) for factor in found.factors)
+    return FACTORS.format(factors=factors, cost=found.cost) + found.warning
+
+
+def _text_of(factor: Factor, unit: str) -> str:
+    ours, theirs = (quantity(cost, unit) for cost in (factor.cost, factor.dense_cost))
+    interval = f" ({factor.low:.2g} to {factor.high:.2g}, 95% over seeds)"
+    interval = interval if np.isfinite(factor.low) else ""
+    name, level = routed(factor.name), number(factor.level)
+    factor_text = f"a factor of {factor.value:.2g}{interval}"
+    return f"{name} reaches {level} after {ours} instead of {theirs}: {factor_text}"
+
+
+def times_to_equal(records: SweepRecords) -> Iterator[Drawn]:
+    """Draw the time to equal quality, beside the published one."""
+    frame = records.training
+    for metric in training_metrics(frame):
+        ours = time_to_equal(frame, metric, cost=TRAIN_FLOPS)
+        dense = ours.rows["dense"]
+        if dense.any() and not dense.all():
+            height = max(2.4, style.legend_height(len(ours.curves)))
+            fig, (left, right) = style.figure(width=style.PAGE, height=height, columns=2)
+            draw_time_to_equal(ours, left)
+            stages = "one run a curve" if STEP in frame else "runs of growing length"
+            left.set_title(records.title(stages))
+            draw_time_to_equal(published_time_to_equal(), right)
+            right.set_title("DiT-XL/2, ImageNet-256 (published)")
+            yield Drawn(named("time_to_equal", metric), factors_caption(ours), fig)

@@ -34,7 +34,7 @@ def test_faults_are_printed_and_counted(
         assert (name, path, classes) == ("latents", Path("x"), 5)
         return found
 
-    monkeypatch.setattr("tread_lab.data.verify.faults", faults)
+    monkeypatch.setattr("tread_lab.data.measure.faults", faults)
     line = ["data", "verify", "x", "--source", "latents", "--classes", "5"]
     assert main(line) == code
     assert capsys.readouterr() == ("".join(f"{line}\n" for line in found), f"{told}\n")

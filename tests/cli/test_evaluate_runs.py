@@ -26,7 +26,7 @@ from tread_lab.config.evaluation import (
 )
 from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.config.sweep import Experiment, SweepSpec
-from tread_lab.evaluate.fidelity import sha256
+from tread_lab.data.content import sha256
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import ProcessLost, RunState
 from tread_lab.sweep.plan import Plan, make_plan, store_plan
@@ -93,9 +93,9 @@ def test_probe_is_the_sweeps_else_experiments(lab: Lab) -> None:
     [
         (["fd@1k", "steps=9"], "steps=9: must be of the sampler. Try sampler.steps=40"),
         (["sampler.steps=9"], "name what to measure with this sampler: fd@1k sampler.steps=40"),
-        (["fd@1k", "sampler.steps=[9"], r"^'sampler.steps=\[9' line 2: not valid YAML"),
+        (["fd@1k", "sampler.steps=[9"], r"^'sampler.steps=\[9' line 1: must be valid YAML"),
         (["{heldout_loss: {image: 9}}"], "unknown key 'image', did you mean 'images'"),
-        (["{heldout_loss: {images: 9"], "images: 9' line 2: not valid YAML"),
+        (["{heldout_loss: {images: 9"], "images: 9' line 1: must be valid YAML"),
     ],
 )
 def test_wrong_field_of_evaluation_is_one_line(words: list[str], message: str) -> None:

@@ -66,12 +66,6 @@ def begun(lab: Lab) -> list[RunFolder]:
     return [folder for folder in lab.runs() if (folder.path / "spec.yaml").exists()]
 
 
-def seconds(lab: Lab) -> dict[str, float]:
-    """Run -> how long it was trained, all attempts together."""
-    results = {folder.name: folder.result() for folder in begun(lab)}
-    return {run: r["metrics"][metric_names.TRAIN_SECONDS] for run, r in results.items() if r}
-
-
 @dataclass
 class Book:
     """Notes which runs had finished at every disturbance: none of them may be executed again."""

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 DONE, FAILED, MISTAKE, STOPPED, KILLED = 0, 1, 2, 130, -signal.SIGKILL
@@ -217,14 +216,6 @@ def eventually(
     while not condition():
         assert time.monotonic() < deadline, f"waited too long: {why()}"
         time.sleep(0.02)
-
-
-def reached(run: RunFolder, step: int) -> None:
-    """Wait until a run has logged a step later than `step`.
-
-    What a worker of Ray reports comes once a second, when a fast machine may have ended the run.
-    """
-    eventually(lambda: any(entry.step > step for entry in run.entries()), 200)
 
 
 def session(leader: int) -> list[int]:

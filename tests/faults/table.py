@@ -15,24 +15,18 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "faults.md"
 NAMES = {
     1: "driver killed",
-    2: "killed between the last step and the result",
     3: "Ctrl-C, SIGTERM",
     4: "trial worker killed",
     5: "a trial that always raises",
     6: "loss not finite",
     7: "out of memory",
     8: "node removed, later added again",
-    9: "whole cluster lost",
     10: "two drivers on one sweep",
-    12: "damaged checkpoint",
     13: "disk full",
     14: "MLflow down",
-    15: "several starters on a fresh store",
-    16: "sweep file edited after launch",
     17: "code, data or weights changed between attempts",
     18: "the same trial twice",
     19: "hung trial",
-    20: "evaluation fails",
     23: "the time of a job is up",
 }
 CODES = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())

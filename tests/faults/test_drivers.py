@@ -1,12 +1,10 @@
-"""Several drivers at once: on one sweep, on sweeps that share trials, on a fresh lab."""
+"""Two drivers at once: on one sweep, and on sweeps that share runs."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.faults.compare import Run, attempts, check_quiet, check_store, outcome
+from tests.faults.compare import Run, attempts, check_quiet, outcome
 from tests.faults.drivers import DONE, MISTAKE, Place
 from tests.faults.sweeps import SMALL
 
@@ -46,40 +44,3 @@ def test_two_sweeps_with_the_same_trials_at_once(place: Place, expected: dict[st
     assert outcome(place.lab) == expected
     assert set(attempts(place.lab).values()) == {1}
     check_quiet(place.lab)
-
-
-@pytest.mark.fault(
-    15,
-    survived="no error; one store with every sweep and every trial in it, each once",
-)
-def test_several_starters_on_a_fresh_store(place: Place) -> None:
-    place.mlflow = True
-    names = ["a", "b", "c"]
-    for seed, name in enumerate(names):
-        place.write(SMALL.replace("0..1", "0") + f"seeds: [{seed}]\n", name)
-    drivers = [place.sweep(name=name) for name in names]
-    for driver in drivers:
-        assert driver.wait() == DONE and "cannot" not in driver.said(), driver.said()
-    assert len(attempts(place.lab)) == 6 and set(attempts(place.lab).values()) == {1}
-    check_store(place.lab, runs=6)
-    check_quiet(place.lab)
-
-
-@pytest.mark.fault(
-    16,
-    survived="finished runs are found and what is new is run; a file that shares no run with the"
-    " last one is refused with exit code 2",
-)
-def test_edited_sweep_file_trains_what_is_new(
-    undisturbed: Place, tmp_path: Path, expected: dict[str, Run]
-) -> None:
-    place = undisturbed.copy(tmp_path)
-    plan, before = place.lab.sweep("small").plan_path.read_bytes(), attempts(place.lab)
-    with place.write(SMALL.replace("steps: 8", "steps: 9")).sweep() as driver:
-        assert driver.wait() == MISTAKE
-    assert place.lab.sweep("small").plan_path.read_bytes() == plan
-    place.write(SMALL.replace("start: 0..1, end: 1..2", "start: 0..2, end: 1..3"))
-    place.finish()
-    after = outcome(place.lab)
-    assert {run: after[run] for run in expected} == expected and len(after) == len(expected) + 1
-    assert before.items() <= attempts(place.lab).items()

@@ -6,12 +6,11 @@ import signal
 
 import pytest
 
-from tests.faults.compare import Book, Run, attempts, check_quiet, outcome, replayed, seconds
+from tests.faults.compare import Book, Run, attempts, check_quiet, outcome, replayed
 from tests.faults.drivers import KILLED, STOPPED, Place
 
 pytestmark = pytest.mark.slow
 WINDOW = "tread_lab.train.trainer:Trainer.log_window"
-RESULT = "tread_lab.records.lab:RunFolder.finish"
 INTERVAL = 2 * 3  # log lines of one checkpoint interval: two windows of three values
 
 
@@ -34,27 +33,6 @@ def test_a_killed_driver_costs_at_most_one_checkpoint_interval(
     assert kills >= 3 and sum(replayed(place.lab).values()) <= kills * INTERVAL
     book.check()
     check_quiet(place.lab)
-
-
-@pytest.mark.fault(
-    2,
-    survived="the result is made from the last checkpoint, its step and costs included; no step is"
-    " repeated",
-)
-def test_a_kill_between_the_last_step_and_the_result(
-    place: Place, undisturbed: Place, expected: dict[str, Run]
-) -> None:
-    """Before the result of two runs is written, and after that of another."""
-    book = Book(place.lab)
-    for after in (False, True, False):
-        driver = place.sweep(prelude=f"die({RESULT!r}, after={after})")
-        assert driver.wait() == KILLED, driver.said()
-        book.note()
-    place.finish()
-    assert outcome(place.lab) == expected
-    assert set(replayed(place.lab).values()) == {0}
-    assert min(seconds(place.lab).values()) > 0.1 * max(seconds(undisturbed.lab).values())
-    book.check()
 
 
 @pytest.mark.task(3, 4)

@@ -1,20 +1,16 @@
-"""Nodes of a cluster: one is lost and its run moves; one that differs ends the sweep."""
+"""A node of a cluster is lost, and its run moves."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import tread_lab
 from tests.faults.compare import outcome
 from tests.sweep.plans import carry_out, tiny
 from tread_lab.config import UserError
-from tread_lab.config.errors import Unavailable
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.resources import RunResources
 from tread_lab.sweep.run_task import Report
@@ -70,40 +66,3 @@ def test_run_moves_from_a_lost_node(lab: Lab, cluster: Any, tmp_path: Path) -> N
     calm = Lab(tmp_path / "calm")
     carry_out(calm, Task(spec))
     assert outcome(calm) == outcome(lab)
-
-
-@pytest.mark.parametrize(
-    ("module", "line", "said"),
-    [
-        ("draws.py", "OTHER = 1", r"^node \S+: code must be \w+ as on the driver's node, got \w+ "),
-        (
-            "sweep/run_task.py",
-            "import no_such_module",
-            "^a worker does not start: .*no_such",
-        ),
-    ],
-)
-def test_node_with_other_code_ends_the_sweep(
-    lab: Lab,
-    cluster: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    module: str,
-    line: str,
-    said: str,
-) -> None:
-    from tread_lab.sweep.ray_runner import RayRunner
-
-    other = tmp_path / "other" / "tread_lab"
-    shutil.copytree(Path(tread_lab.__file__).parent, other)
-    with (other / module).open("a") as file:
-        file.write(f"{line}\n")
-    here = os.environ.get("PYTHONPATH", "")
-    for node in [*cluster.worker_nodes]:
-        cluster.remove_node(node, allow_graceful=False)
-    monkeypatch.setenv("PYTHONPATH", str(other.parent))
-    cluster.add_node(num_cpus=1)
-    monkeypatch.setenv("PYTHONPATH", here)
-    with pytest.raises(Unavailable, match=said) as refused:
-        RayRunner().run(lab, ListQueue([Task(tiny(seed=9))]), print)
-    assert "\n" not in str(refused.value) and not lab.run_of(tiny(seed=9)).path.exists()

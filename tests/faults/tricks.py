@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tread_lab.config.errors import UserError
-
 
 def die(place: str, *, nth: int = 1, after: bool = False) -> None:
     """SIGKILL this process at the nth call of `module:Class.method`, before it or after it."""
@@ -77,8 +75,3 @@ def limit_memory(gigabytes: float) -> None:
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limit = now + int(gigabytes * 1e9)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-
-def missing() -> Any:
-    """What a lack of the extractor's weights comes to."""
-    raise UserError("cannot read the extractor's weights")

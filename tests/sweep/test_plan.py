@@ -19,7 +19,7 @@ from tread_lab.hardware import Devices
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Judgement, Suggestion
-from tread_lab.sweep.match import steps_off
+from tread_lab.sweep.expand import steps_off
 from tread_lab.sweep.plan import (
     Plan,
     make_plan,

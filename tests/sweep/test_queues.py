@@ -18,9 +18,9 @@ from tread_lab.sweep.task import ListQueue, Task, TimedQueue
 def test_list_ends_when_its_tasks_end() -> None:
     tasks = [Task(tiny(seed=seed)) for seed in (0, 1)]
     queue = ListQueue(tasks)
-    assert (queue.finished, queue.over, queue.left) == (False, False, "2 runs left")
+    assert (queue.exhausted, queue.done, queue.left) == (False, False, "2 runs left")
     assert [queue.next(), queue.next(), queue.next()] == [*tasks, None]
-    assert (queue.finished, queue.over) == (True, False)
+    assert (queue.exhausted, queue.done) == (True, False)
     queue.add([tasks[0]])  # it runs
     assert queue.next() is None
     queue.ended(tasks[0])
@@ -28,7 +28,7 @@ def test_list_ends_when_its_tasks_end() -> None:
     assert queue.next() == tasks[0] and queue.left == "2 runs left"
     for task in tasks:
         queue.ended(task)
-    assert (queue.over, queue.left) == (True, "0 runs left")
+    assert (queue.done, queue.left) == (True, "0 runs left")
 
 
 def test_task_waits_for_parent_and_baseline() -> None:
@@ -41,9 +41,9 @@ def test_task_waits_for_parent_and_baseline() -> None:
     queue.ended(other)
     assert [queue.next(), queue.next()] == [judged, None]
     queue.ended(parent)
-    assert [queue.next(), queue.next()] == [child, None] and not queue.finished
+    assert [queue.next(), queue.next()] == [child, None] and not queue.exhausted
     queue.ended(child)
-    assert queue.next() == grandchild and queue.finished
+    assert queue.next() == grandchild and queue.exhausted
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_queue_closes_when_hours_are_spent(
     queue.watch = SimpleNamespace(seconds=spent, note=lambda: None)  # type: ignore[assignment]
     assert (queue.stop, queue.closed) == (over, closed)
     assert (queue.next() is None) == (over or given == 2)
-    assert queue.finished == (closed or given == 2)
+    assert queue.exhausted == (closed or given == 2)
 
 
 def test_search_continues_with_more_hours(lab: Lab) -> None:

@@ -25,7 +25,7 @@ from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder, list_checkpoints
 from tread_lab.records.run_state import RunState
-from tread_lab.sweep import run_costs, run_task
+from tread_lab.sweep import run_task
 from tread_lab.sweep.resources import RunResources
 from tread_lab.sweep.run_task import WorkerInfo
 from tread_lab.sweep.task import Task, is_complete
@@ -306,25 +306,25 @@ def test_different_worker_is_refused_before_training(lab: Lab) -> None:
     assert last.phase == "completed"
 
 
-def test_costs_are_of_the_last_devices(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_costs, "peak_flops", lambda device: 1e9)
+def test_costs_are_of_all_steps(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_task, "peak_flops", lambda device: 1e9)
     child, folder = child_of(tiny(steps=5), train={"steps": 20, "batch": 8}), lab.run("a")
     flops, parent = cost(child).train_flops, cost(tiny(steps=5)).train_flops
 
-    def costs(devices: int, speed: float, *steps: int, seconds: float = 0.3) -> dict[str, float]:
+    def costs(devices: int, *steps: int) -> dict[str, float]:
         folder.open_attempt(origin={"model": "g"}, devices=devices)
         with folder.log() as log:
             for step in steps:
-                log(step, **{"train/images_per_s": speed})
-        return run_costs.run_costs(folder, child, CPU, devices, seconds, 7)
+                log(step, **{"train/images_per_s": 80.0})
+        return run_task.run_costs(folder, child, CPU, devices, 0.3, 7)
 
-    first = costs(4, 80.0, 2, 4)
+    first = costs(4, 2)
     assert first["cost/family_flops"] == flops + parent > flops == first["cost/train_flops"]
     assert first["cost/train_seconds"] == 20 * 0.3 and first["cost/peak_memory_bytes"] == 7
-    assert costs(4, 80.0, 6, 8)["throughput/step_seconds"] == 0.1
-    last = costs(4, 80.0, 10)
+    last = costs(4, 6, 8)
+    assert last["throughput/step_seconds"] == 0.1
     assert last["cost/mfu"] == pytest.approx(flops / 20 / 0.1 / 4e9)
-    none = run_costs.run_costs(
-        lab.run("b"), child_of(tiny(steps=5), train={"steps": 0}), CPU, 1, 0, 7
-    )
-    assert none == {"cost/train_flops": 0, "cost/family_flops": parent}
+    assert "cost/train_seconds" not in costs(2, 10), "times of several kinds of devices"
+    idle = child_of(tiny(steps=5), train={"steps": 0})
+    found = run_task.run_costs(lab.run("b"), idle, CPU, 1, 0, 7)
+    assert found == {"cost/train_flops": 0, "cost/family_flops": parent}

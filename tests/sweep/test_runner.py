@@ -22,7 +22,7 @@ def test_stop_interrupts_only_running_tasks(lab: Lab) -> None:
 
     queue = ListQueue([Task(tiny(steps=1))])
     InlineRunner(device="cpu").run(lab, queue, stop_at_the_end)
-    assert queue.stop and queue.over
+    assert queue.stop and queue.done
     queue = ListQueue([Task(tiny(steps=3, seed=1))])
     queue.stop = True
     with pytest.raises(Interrupted):

@@ -24,7 +24,7 @@ from tread_lab.cli.options import (
 if TYPE_CHECKING:
     from tread_lab.data.images import Images as OpenedImages
     from tread_lab.data.measure import Measured
-    from tread_lab.data.packed import Steps
+    from tread_lab.data.pack import Steps
 
 EDM_DEVIATION = 0.5  # sigma_data
 SD_CHANNELS = 4  # of the SD autoencoder, which made what EDM2, REPA and TREAD's code store
@@ -136,8 +136,8 @@ def verify(
     """
     from tread_lab.cli.console import say
     from tread_lab.config.units import counted
+    from tread_lab.data.measure import faults
     from tread_lab.data.pack import source_of
-    from tread_lab.data.verify import faults
 
     found = []
     for fault in faults(source or source_of(path), path, classes=classes):
@@ -199,9 +199,10 @@ def reference(
     """
     from tread_lab.cli.console import show_pairs
     from tread_lab.config.metrics import INCEPTION
+    from tread_lab.data.content import sha256
     from tread_lab.data.images import open_images
     from tread_lab.evaluate.extraction import Extraction
-    from tread_lab.evaluate.fidelity import inception_weights, sha256
+    from tread_lab.evaluate.fidelity import inception_weights
     from tread_lab.evaluate.references import write_reference
     from tread_lab.train.device import pick
     from tread_lab.train.precision import matrix_products

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tread_lab.cli.console import answers, notices, say
 from tread_lab.cli.options import DONE, INTERRUPTED, UNFINISHED
-from tread_lab.cli.show_plan import show_plan
+from tread_lab.cli.show_plan import show_plan, show_power
 from tread_lab.cli.show_status import show_unfinished
 from tread_lab.config.errors import Unavailable, UserError
 from tread_lab.config.evaluation import SamplesSpec
@@ -49,6 +49,7 @@ def launch(
     resources: RunResources,
     *,
     only_plan: bool,
+    power: bool,
     retry_failed: bool,
     executor: str,
     name: str | None,
@@ -106,6 +107,8 @@ def launch(
         print(plan_text(plan_with_costs(plan)), end="")
     else:
         show_plan(answers, plan, lab, open_tasks, devices)
+        if power:
+            show_power(answers, lab, {task.spec.model.name for task in possible})
     return DONE
 
 
@@ -144,7 +147,7 @@ def _drive(
         queue = _queue(lab, plan, open_tasks)
         try:
             with tracked(lab, plan.name, tracker, say):
-                if not queue.finished:  # a search may have work where no run is open
+                if not queue.exhausted:  # a search may have work where no run is open
                     _execute(lab, plan, open_tasks, runner, queue)
         except Interrupted:
             if not queue.stop:  # else the hours are over, as was asked

@@ -36,6 +36,7 @@ def sweep(
     overrides: Overrides = (),
     *,
     plan: Annotated[bool, "print the plan and stop"] = False,
+    power: Annotated[bool, "with --plan: the smallest gap that 2 to 10 seeds can show"] = False,
     retry_failed: Annotated[bool, "run all failed runs again"] = False,
     executor: Annotated[Literal["ray", "inline"], "what carries the runs out (ray)"] = "ray",
     gpus: Annotated[
@@ -62,7 +63,8 @@ def sweep(
         file,
         overrides,
         resources_of(device, cpus, gpus, concurrent, processes, ray=executor == "ray"),
-        only_plan=plan,
+        only_plan=plan or power,
+        power=power,
         retry_failed=retry_failed,
         executor=executor,
         name=name,
@@ -216,7 +218,7 @@ def slurm(
     import shlex
     import sys
 
-    from tread_lab.config.load import find_sweep, load_sweep
+    from tread_lab.config.load import find, load_sweep
     from tread_lab.cost.training import cost as cost_of
     from tread_lab.hardware import AMPERE
     from tread_lab.sweep.expand import expand
@@ -259,7 +261,7 @@ def slurm(
         "hang-timeout": hang_timeout,
         "root": lab,
     }
-    driver = ["sweep", str(find_sweep(file)), *overrides]
+    driver = ["sweep", str(find(file, "sweeps", "experiments")), *overrides]
     driver += [f"--{key}={value}" for key, value in options.items() if value is not None]
     lines = [
         "#!/bin/bash",

@@ -8,9 +8,8 @@ import platform
 import shutil
 import signal
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import ray
 import torch
-from ray import cloudpickle, tune
+from ray import tune
 from ray.tune.search import Searcher
 
 from tread_lab.config.errors import Unavailable, UserError, first_line
@@ -29,9 +28,8 @@ from tread_lab.sweep.run_task import UNDER_WAY, AttemptFailed, Report, WorkerInf
 from tread_lab.sweep.runner import Interrupted, ReportHandler, UserErrors, stop_signals
 from tread_lab.sweep.task import Task, TaskQueue
 from tread_lab.train.device import model, pick, precisions
-from tread_lab.train.provenance import decisive, fingerprint, of_nodes
+from tread_lab.train.provenance import fingerprint, of_nodes
 
-_ANSWER = 60.0  # seconds for Ray to start or to be joined
 _MAX_FAILURES = 10  # restarts of a worker for one task; the record ends a run long before
 _REPORT_SECONDS = 1.0  # how long a worker trains between two reports
 _MISTAKE, _UNAVAILABLE = "mistake", "unavailable"  # phases of tasks that no further try can mend
@@ -74,9 +72,6 @@ def _init(scratch: str) -> None:
     address = os.environ.get("RAY_ADDRESS")
     local = {"num_cpus": cpus_here(), "include_dashboard": False, "_temp_dir": scratch}
     where = f"the Ray cluster at {address} (RAY_ADDRESS)" if address else "Ray on this machine"
-    late = threading.Timer(_ANSWER, _give_up, [f"{where} has not answered for {_ANSWER:g} s"])
-    late.daemon = True
-    late.start()
     # `scancel` signals every process: Ray's daemons must not end before runs have checkpoints.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
@@ -84,13 +79,7 @@ def _init(scratch: str) -> None:
     except Exception as error:  # Ray raises many kinds, bare `Exception` among them
         raise Unavailable(f"{where} does not start: {first_line(error)[:200]}") from error
     finally:
-        late.cancel()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _give_up(message: str) -> None:
-    os.write(2, f"tread-lab: {message}; --executor inline needs no Ray\n".encode())
-    os._exit(Unavailable.exit_code)
 
 
 def cluster_devices(resources: RunResources) -> Devices:
@@ -278,7 +267,6 @@ class TuneSession(_InDriver, tune.Callback):
         self.asked_to_stop, self.goes_on = asked_to_stop, goes_on
         self.user_errors = UserErrors()
         self._ended: list[Task] = []
-        self._found: dict[Any, Mapping[str, str]] = {}
 
     def next(self) -> Job | None:
         """Return the next job, `None` while every task left waits for others."""
@@ -288,24 +276,18 @@ class TuneSession(_InDriver, tune.Callback):
         if task is None:
             return None
         try:
-            worker = replace(self.runner.worker, expected=self._expected(task))
+            expected = of_nodes(fingerprint(task.spec, "cpu"))
         except UserError as error:  # its data cannot be read
             self.user_errors.add(str(error))
             self._ended.append(task)
             return self.next()
+        worker = replace(self.runner.worker, expected=expected)
         return Job(self.lab, task, self.runner.resources, worker, self.goes_on)
 
-    def _expected(self, task: Task) -> Mapping[str, str]:
-        """Return what every node must have for a task as this one has it."""
-        key = decisive(task.spec)
-        if key not in self._found:
-            self._found[key] = of_nodes(fingerprint(task.spec, "cpu"))
-        return self._found[key]
-
     @property
-    def finished(self) -> bool:
+    def exhausted(self) -> bool:
         """Whether no task will follow."""
-        return not self.goes_on.exists() or (self.queue.finished and not self._ended)
+        return not self.goes_on.exists() or (self.queue.exhausted and not self._ended)
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         if self.error or self.asked_to_stop() or self.queue.stop:
@@ -328,19 +310,11 @@ class TuneSession(_InDriver, tune.Callback):
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._ended.append(trial.config["job"].task)
 
-    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """End the sweep if a worker raised: what a run raises is recorded and ends the process."""
-        error = _error(trial)
-        if isinstance(error, ray.exceptions.RayTaskError) or error.actor_init_failed:
-            last_line = str(error).strip().splitlines()[-1]
-            self.error = self.error or Unavailable(f"a worker does not start: {last_line}")
-            trial.max_failures = 0
-
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.error = self.error or Unavailable(
-            f"run {trial.config['job']}: {_MAX_FAILURES + 1} workers ended:"
-            f" {first_line(_error(trial))}"
-        )
+        """End the sweep where workers end before they can record why, as one that cannot start."""
+        cause = trial.get_pickled_error() or "its worker ended"
+        last = str(cause).strip().splitlines()[-1]
+        self.error = self.error or Unavailable(f"run {trial.config['job']}: {last}")
 
     def conclude(self) -> None:
         """Raise why the tasks did not all end well; return if they did."""
@@ -361,9 +335,9 @@ class _Searcher(_InDriver, Searcher):
         self.session = session
 
     def suggest(self, trial_id: str) -> Any:
-        job = None if self.session.finished else self.session.next()
+        job = None if self.session.exhausted else self.session.next()
         if job is None:
-            return Searcher.FINISHED if self.session.finished else None
+            return Searcher.FINISHED if self.session.exhausted else None
         return {"job": job}
 
     def on_trial_complete(
@@ -373,11 +347,3 @@ class _Searcher(_InDriver, Searcher):
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Keep nothing for Ray: our records hold what was suggested and how it ended."""
-
-
-def _error(trial: Any) -> Any:
-    """Return why a worker has ended; Tune keeps errors of tasks and actors alone."""
-    path = trial.pickled_error_file
-    if path is None or not Path(path).exists():
-        return ray.exceptions.RayActorError()
-    return cloudpickle.loads(Path(path).read_bytes())

@@ -6,6 +6,7 @@ import contextlib
 import faulthandler
 import math
 import os
+import statistics
 import time
 import traceback
 import uuid
@@ -21,7 +22,7 @@ import tread_lab
 from tread_lab.config.errors import Exploded, Unavailable, UserError, first_line
 from tread_lab.config.run import RunSpec
 from tread_lab.cost.training import cost
-from tread_lab.data.content import check_content
+from tread_lab.data.source import check_content
 from tread_lab.evaluate.measuring import measuring
 from tread_lab.records import metric_names
 from tread_lab.records.durable import disk_error
@@ -29,9 +30,16 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
 from tread_lab.records.run_folder import RunFolder, list_checkpoints, step_of
 from tread_lab.records.run_state import TRIES, Attempt, RunState, kind_of
-from tread_lab.sweep.run_costs import run_costs
 from tread_lab.sweep.task import Task, is_measured
-from tread_lab.train.device import check_memory, memory, name, peak_bytes, release, reset_peak
+from tread_lab.train.device import (
+    check_memory,
+    memory,
+    name,
+    peak_bytes,
+    peak_flops,
+    release,
+    reset_peak,
+)
 from tread_lab.train.loop import Diverged, Progress, train
 from tread_lab.train.provenance import fingerprint, of_nodes, origin
 from tread_lab.train.ranks import Processes, Ranks
@@ -358,3 +366,43 @@ def _evaluate(
             user_errors.append(error)
     if user_errors:
         raise user_errors[0]
+
+
+def run_costs(
+    folder: RunFolder,
+    spec: RunSpec,
+    device: torch.device,
+    devices: int,
+    mean_seconds: float,
+    memory: int | None,
+) -> dict[str, float]:
+    """Return what the run cost, under the names of the record.
+
+    A run that went on on other devices has no times.
+
+    Args:
+        devices: how many like `device` trained it.
+        mean_seconds: the training time of all steps over their number.
+        memory: the peak in bytes of one, `None` where the device does not tell.
+    """
+    steps, flops = spec.train.steps, cost(spec).train_flops
+    parents = sum(cost(parent).train_flops for parent in spec.ancestors)
+    costs: dict[str, float] = {
+        metric_names.TRAIN_FLOPS: flops,
+        metric_names.FAMILY_FLOPS: parents + flops,
+    }
+    if not steps:
+        return costs
+    if memory is not None:
+        costs[metric_names.PEAK_MEMORY] = memory
+    if len({(origin.get("devices"), origin.get("model")) for origin in folder.origin()}) > 1:
+        return costs
+    logged = (e.value for e in folder.entries() if e.key == metric_names.TRAIN_IMAGES_PER_S)
+    speeds = [*logged][1:]  # the first holds the warm-up; a median forgets what ran beside
+    step_seconds = spec.train.batch / statistics.median(speeds) if speeds else mean_seconds
+    costs[metric_names.TRAIN_SECONDS] = mean_seconds * steps
+    costs[metric_names.STEP_SECONDS] = step_seconds
+    costs[metric_names.IMAGES_PER_S] = spec.train.batch / step_seconds
+    if (peak := peak_flops(device)) is not None:
+        costs[metric_names.MFU] = flops / steps / step_seconds / (devices * peak)
+    return costs

@@ -146,16 +146,16 @@ class TaskQueue(Protocol):
     """Hands out tasks one by one and learns of their ends; called from one thread.
 
     Attributes:
-        finished: whether every task has been handed out.
-        over: whether every task has also ended.
+        exhausted: whether every task has been handed out.
+        done: whether every task has also ended.
         stop: whether the running tasks are to end now, with a checkpoint.
         left: what has not been handed out or has not ended, for people.
     """
 
     @property
-    def finished(self) -> bool: ...
+    def exhausted(self) -> bool: ...
     @property
-    def over(self) -> bool: ...
+    def done(self) -> bool: ...
     @property
     def stop(self) -> bool: ...
     @property
@@ -187,11 +187,11 @@ class ListQueue:
                 self._open.add(task.run)
 
     @property
-    def finished(self) -> bool:
+    def exhausted(self) -> bool:
         return not self._waiting
 
     @property
-    def over(self) -> bool:
+    def done(self) -> bool:
         return not self._open
 
     @property
@@ -224,18 +224,18 @@ class TimedQueue:
         self.closed = False
 
     @property
-    def finished(self) -> bool:
-        return self.closed or self.queue.finished
+    def exhausted(self) -> bool:
+        return self.closed or self.queue.exhausted
 
     @property
-    def over(self) -> bool:
-        return self.queue.over
+    def done(self) -> bool:
+        return self.queue.done
 
     @property
     def stop(self) -> bool:
         self.watch.note()
         over = self.hours is not None and self.watch.seconds > self.hours * 3600
-        self.closed = self.closed or (over and not self.queue.over)
+        self.closed = self.closed or (over and not self.queue.done)
         return over
 
     def next(self) -> Task | None:

@@ -8,7 +8,7 @@ import hashlib
 import importlib
 import platform
 import subprocess
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import tread_lab
-from tread_lab.backbones.selective_scan import fused_scan
+from tread_lab.backbones.mamba import fused_scan
 from tread_lab.config.data import DataSpec
 from tread_lab.config.run import RunSpec
 from tread_lab.data.source import both_parts
@@ -53,13 +53,6 @@ def fingerprint(spec: RunSpec, device_type: str) -> dict[str, str]:
     for system in systems_of(spec):
         found |= system.provenance(spec, data, train, heldout)
     return found | plugins_of(spec)
-
-
-def decisive(spec: RunSpec) -> tuple[Hashable, ...]:
-    """Return the parts of a spec that its provenance is made from."""
-    blocks = spec.model.backbone, spec.execution.kernels, spec.precision
-    files = tuple(system.files(spec) for system in systems_of(spec))
-    return spec.data, files, *blocks, spec.execution.plugins
 
 
 def of_nodes(made: Mapping[str, str]) -> dict[str, str]:

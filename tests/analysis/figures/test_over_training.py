@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tread_lab.analysis.figures.curves import factors_caption as factor_caption
 from tread_lab.analysis.figures.curves import (
     over_training,
+    time_to_equal,
     training_metrics,
 )
-from tread_lab.analysis.figures.time_to_equal import caption as factor_caption
-from tread_lab.analysis.figures.time_to_equal import time_to_equal
 from tread_lab.results import STEP
 
 FD = "fd[x]@1k"
@@ -111,17 +111,3 @@ def test_stages_of_one_run_make_the_figures_over_training(stages: pd.DataFrame) 
     scores = stages.assign(**{"is@10k": 20 - stages[FD]}).drop(columns=FD)  # higher is better
     (mirrored,) = time_to_equal(scores, "is@10k", cost="cost/train_flops").factors
     assert (mirrored.level, mirrored.cost) == (15.0, pytest.approx(at * 1e9))
-
-
-@pytest.mark.parametrize(
-    ("role", "value", "told"),
-    [
-        ("trial", 4.0, "after at most 1.2 TFLOP instead of 7.2 TFLOP: a factor of at least 6."),
-        ("baseline", 3.0, "after 4.8 TFLOP instead of at most 1.8 TFLOP: a factor of at most 0.38"),
-    ],
-)
-def test_a_curve_that_is_better_at_its_first_point_gives_a_bound(
-    role: str, value: float, told: str, stages: pd.DataFrame
-) -> None:
-    stages.loc[stages["role"] == role, FD] = value
-    assert told in factor_caption(time_to_equal(of_two_seeds(stages), FD, cost="cost/train_flops"))

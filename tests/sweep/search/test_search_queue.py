@@ -43,7 +43,7 @@ def test_a_search_tries_so_many_cells_and_of_a_small_space_all(lab: Lab) -> None
     queue = SearchQueue(lab, small)
     assert queue.left == "2 trials left"
     Pretender(lab).run(queue)
-    assert queue.finished and queue.over and queue.next() is None
+    assert queue.exhausted and queue.done and queue.next() is None
     assert (queue.left, len(lab.sweep("small").suggestions())) == ("0 trials left", 2)
 
 
@@ -111,14 +111,14 @@ def test_a_cell_is_not_measured_before_each_of_its_runs_has_a_value(
 
 def test_a_search_is_over_once_its_last_run_has_ended(lab: Lab) -> None:
     queue, pretender = SearchQueue(lab, planned(trials=1)), Pretender(lab)
-    seen, tasks = [(queue.stop, queue.finished, queue.over)], []
+    seen, tasks = [(queue.stop, queue.exhausted, queue.done)], []
     while (task := queue.next()) is not None:
         tasks.append(task)
-        seen.append((queue.stop, queue.finished, queue.over))
+        seen.append((queue.stop, queue.exhausted, queue.done))
     for task in tasks:
         pretender.finish(task)
         queue.ended(task)
-        seen.append((queue.stop, queue.finished, queue.over))
+        seen.append((queue.stop, queue.exhausted, queue.done))
     no, handed_out, over = (False,) * 3, (False, True, False), (False, True, True)
     # The two baselines come first; the suggestion of the one cell finishes the suggesting alone.
     assert seen == [*[no] * 4, *[handed_out] * 4, over]

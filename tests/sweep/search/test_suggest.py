@@ -198,7 +198,7 @@ def test_parallel_cells_are_bounded(lab: Lab) -> None:
         Pretender(lab).finish(task)
         queue.ended(task)
     assert queue.next() is None and len(queue.observations) == 3
-    assert not queue.finished and not queue.over and queue.left[:14] == "7 trials left "
+    assert not queue.exhausted and not queue.done and queue.left[:14] == "7 trials left "
 
 
 def test_known_cell_becomes_the_nearest_new_one(

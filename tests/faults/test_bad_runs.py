@@ -1,13 +1,11 @@
-"""Trials that go wrong by themselves: each is told apart, and the others go on."""
+"""Runs that go wrong by themselves: each is told apart, and the others go on."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.faults.compare import attempts, outcome
-from tests.faults.drivers import DONE, FAILED, MISTAKE, Place
+from tests.faults.compare import attempts
+from tests.faults.drivers import FAILED, MISTAKE, Place
 from tests.tracking.conftest import Store
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.results import trials_frame
@@ -32,9 +30,6 @@ def broken(original, run, *args, **options):
     return original(run, *args, **options)
 wrap("tread_lab.train.trainer:Trainer.train_step", broken)
 """
-
-
-FD = "{samples: {metrics: [fd], count: 200, sampler: {steps: 2}}}"
 
 
 def cases(place: Place) -> tuple[RunFolder, RunFolder]:
@@ -100,33 +95,3 @@ def test_out_of_memory(place: Place) -> None:
     fine, bad = cases(place)
     assert fine.state() == "completed" and bad.result() is None
     assert [attempt.ended for attempt in bad.attempts()] == ["oom"]
-
-
-@pytest.mark.fault(
-    20,
-    survived="the training results stay and the metric is pending until `tread-lab evaluate`; wrong"
-    " weights are refused by their SHA-256; another count is another metric, never mixed",
-)
-def test_an_evaluation_that_fails(place: Place, tmp_path: Path) -> None:
-    only = (CASES % "{}").replace(", bad: {}", "").replace("evaluate: [", f"evaluate: [{FD}, ")
-    place.write(only)
-    loader = "tread_lab.evaluate.extraction:load_extractor"
-    gone = f"wrap('{loader}', lambda original, name: missing())\n"
-    assert place.sweep(prelude=gone).wait() == MISTAKE
-    ((run, before),) = outcome(place.lab).items()
-    assert before.state == "completed" and "heldout/loss" in before.measured
-    assert "fd" not in before.measured
-    with place.start("evaluate", "small") as measuring:
-        assert measuring.wait() == DONE, measuring.said()
-    after = outcome(place.lab)[run]
-    assert "fd[fashion16-v1]@200" in after.measured and after.weights == before.weights
-    weights = tmp_path / "inception.pth"
-    weights.write_bytes(b"not the published file")
-    wrong = {"TREAD_LAB_INCEPTION": str(weights)}
-    with place.start("evaluate", run, "fid@200", **wrong) as refused:
-        assert refused.wait() == MISTAKE and "SHA-256 differs" in refused.said()
-    with place.start("evaluate", run, "fd@300") as other:
-        assert other.wait() == DONE, other.said()
-    place.finish()
-    measured = outcome(place.lab)[run].measured
-    assert "@200" in measured and "@300" in measured and attempts(place.lab) == {run: 1}

@@ -1,64 +1,18 @@
-"""Damaged checkpoints and a full disk: noticed, and never taken as good."""
+"""A full disk: noticed, and nothing partial is taken as good."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.compare import Run, attempts, check_quiet, outcome
-from tests.faults.drivers import CRASHED, DONE, KILLED, Place, Zygote
-from tests.faults.sweeps import SMALL
-from tread_lab.records.run_folder import list_checkpoints
+from tests.faults.compare import Run, check_quiet, outcome
+from tests.faults.drivers import CRASHED, DONE, Place
 
 pytestmark = pytest.mark.slow
-WINDOW = "tread_lab.train.trainer:Trainer.log_window"
-
-
-def emptied(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def truncated(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def flipped(path: Path) -> None:
-    """One bit of the middle is another one."""
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
-
-
-DAMAGE = (emptied, truncated, flipped)
-
-
-@pytest.fixture(scope="module")
-def cut_off(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A sweep whose first run has two checkpoints and was killed."""
-    place = Place(zygote, tmp_path_factory.mktemp("cut_off")).write(SMALL)
-    assert place.sweep(prelude=f"die({WINDOW!r}, nth=5)").wait() == KILLED
-    return place
-
-
-@pytest.mark.fault(
-    12,
-    survived="the damage is noticed by its checksum and said; the checkpoint before it is used",
-)
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_checkpoint(
-    cut_off: Place, tmp_path: Path, expected: dict[str, Run], damage: Callable[[Path], None]
-) -> None:
-    place = cut_off.copy(tmp_path)
-    (run,) = attempts(place.lab)
-    newest, _ = list_checkpoints(place.lab.run(run).checkpoints)
-    damage(newest)
-    driver = place.finish()
-    assert "is damaged; the one before it is used" in driver.said()
-    assert outcome(place.lab) == expected
 
 
 @pytest.fixture
