@@ -202,8 +202,8 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
         yield Chart(f"All cells: {named}", drawn, caption + over)
     ways = None if by_value else effects.two_ways(frame, metric)
     if ways is not None:
-        rows = Points(delta_column(metric), ways.assign(state="completed"), "")
-        yield Chart(f"Effects: {named}", charts.dots(rows, {}), effects.caption(ways, metric))
+        found_ways = Points(delta_column(metric), ways.assign(state="completed"), "")
+        yield Chart(f"Effects: {named}", charts.dots(found_ways, {}), effects.caption(ways, metric))
 
 
 def _of_value(frame: pd.DataFrame, metric: str) -> bool:

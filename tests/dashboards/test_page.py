@@ -51,7 +51,7 @@ def test_failures_name_reason_and_remedy(paper_lab: Lab) -> None:
     assert "lower train.lr" in found["diverged"]["remedy"]
 
 
-def test_a_file_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
+def test_file_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(specs=True, pictures=True))
     path = lab.sweep("placement").plan_path
     plan = json.loads(path.read_text())

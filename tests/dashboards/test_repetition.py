@@ -31,7 +31,7 @@ IN_AN_INTERVAL = {"samples": {"sampler": {"guidance": {"weight": 2, "interval": 
         {**ROUTES, "evaluate": [IN_AN_INTERVAL], "sampler_axes": {"guidance.weight": [1, 2]}},
     ],
 )
-def test_the_file_of_a_report_plans_the_same_runs(sweep: dict[str, Any], tmp_path: Path) -> None:
+def test_file_of_report_plans_same_runs(sweep: dict[str, Any], tmp_path: Path) -> None:
     plan = plan_of(tiny(steps=6, model={"depth": 4, "width": 24, "heads": 2}), "kept", **sweep)
     plan = replace(plan, experiment="of_another_folder")
     text, path = sweep_file(plan), tmp_path / "kept.yaml"

@@ -74,7 +74,7 @@ def sweeps(draw: st.DrawFn) -> tuple[Synthetic, dict[str, Any]]:
 )
 @given(made=sweeps(), metric=st.sampled_from(["", FD]))
 @example(made=(small(routes=ROUTES, seeds=(0, 1), states=ALONE), {}), metric="")
-def test_every_number_of_a_cell_is_one_text_wherever_it_stands(
+def test_every_number_is_one_text_everywhere(
     made: tuple[Synthetic, dict[str, Any]],
     metric: str,
     capsys: pytest.CaptureFixture[str],
