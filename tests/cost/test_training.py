@@ -6,12 +6,14 @@ import functools
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.train.runs import imagenet
 from tread_lab.config import DDPMSpec, ModelSpec, RunSpec, TrainSpec, decode
 from tread_lab.config.recipe import ExecutionSpec
+from tread_lab.cost import training
 from tread_lab.cost.blocks import block_cost
 from tread_lab.cost.report import report, table
 from tread_lab.cost.training import cost
@@ -154,3 +156,19 @@ def test_counting_needs_neither_torch_nor_numpy() -> None:
     )
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert out.stdout.split() == ["False", "False"]
+
+
+def test_remembered_costs_are_the_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside those of runs that differ in one field alone."""
+    base = {"model": {"depth": 12, "width": 32, "heads": 2}, "routes": ["2->8"]}
+    changes: list[dict[str, Any]] = [
+        {}, {"train": {"steps": 7}}, {"train": {"batch": 8}}, {"precision": "bf16"},
+        {"model": {"depth": 10, "width": 32, "heads": 2}}, {"routes": ["2->7"]},
+        {"routes_until": 0.5}, {"bypass": "sprint"}, {"loss": "ensemble"}, {"seed": 3},
+        {"execution": {"micro_batch": 4}}, {"data": {"classes": 5}}, {"train": {"lr": 1e-5}},
+    ]  # fmt: skip
+    specs = [decode(RunSpec, {**base, **change}) for change in changes]
+    remembered = [cost(spec) for spec in specs]
+    for spec, price in zip(specs, remembered):
+        monkeypatch.setattr(training, "_COSTS", {})
+        assert cost(spec) == price
