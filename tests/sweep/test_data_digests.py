@@ -27,9 +27,7 @@ def run_on(path: Path, **more: object) -> RunSpec:
     return decode(RunSpec, {"model": MODEL, "precision": "fp32", "data": data, **more})
 
 
-def test_a_run_is_named_by_what_its_data_hold_and_not_by_their_path(
-    lab: Lab, tmp_path: Path
-) -> None:
+def test_data_content_names_the_run(lab: Lab, tmp_path: Path) -> None:
     spec = DataDigests(lab).named(run_on(write_set(tmp_path / "one")))
     assert spec.data.digest is not None
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
@@ -53,9 +51,7 @@ def sweep_on(path: Path, name: str = "s.yaml", **more: object) -> Path:
     return file
 
 
-def test_a_sweep_on_other_data_shares_no_run_and_its_old_name_says_so(
-    lab: Lab, tmp_path: Path
-) -> None:
+def test_other_data_share_no_run(lab: Lab, tmp_path: Path) -> None:
     first = load_sweep(str(sweep_on(write_set(tmp_path / "one"))), path=lab.root)
     store_plan(lab.sweep("s"), first.plan)
     other = load_sweep(str(sweep_on(write_set(tmp_path / "other", seed=2))), path=lab.root)
@@ -68,14 +64,3 @@ def test_a_sweep_on_other_data_shares_no_run_and_its_old_name_says_so(
     shutil.rmtree(tmp_path / "other")
     absent = load_sweep(str(sweep_on(tmp_path / "other")), path=lab.root)
     assert {t.spec.data.digest for t in absent.plan.tasks} == {None}
-
-
-def test_a_search_without_baselines_says_that_its_data_are_others(lab: Lab, tmp_path: Path) -> None:
-    search = {"trials": 1, "objectives": ["cost/train_flops"]}
-    sweep = {"baseline": None, "evaluate": [], "search": search}
-    files = [sweep_on(write_set(tmp_path / n, seed=int(n)), f"{n}.yaml", **sweep) for n in "12"]
-    one, other = (load_sweep(str(file), path=lab.root).plan for file in files)
-    store_plan(lab.sweep("s"), one)
-    assert one.tasks == other.tasks == ()
-    with pytest.raises(UserError, match=r"^search: "):
-        check_edit(lab.sweep("s"), other)

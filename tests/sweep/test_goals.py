@@ -49,7 +49,7 @@ BY_FILE = decode(
         (("fd@1k", "fid@500"), (FD, BY_FILE), {"routes": []}, ("fd[fashion16-v1]@1k", "fid@500")),
     ],
 )
-def test_an_objective_is_a_cost_or_what_one_evaluation_measures_at_the_end(
+def test_objective_is_a_cost_or_end_metric(
     names: tuple[str, ...], evaluations: Any, baseline: Any, found: tuple[str, ...] | None
 ) -> None:
     """Without any, a search minimises the gap or, without a baseline, the loss."""
@@ -80,7 +80,7 @@ def test_search_minimises_loss_where_baselines_move(axes: Any, objective: str) -
         ("heldout/loss", (AT_END, LARGER), {}, "must be of one evaluation, got 2"),
     ],
 )
-def test_an_objective_that_cannot_be_optimised_is_refused_in_one_line(
+def test_impossible_objective_is_one_line(
     name: str, evaluations: Any, baseline: Any, said: str
 ) -> None:
     baseline = None if baseline is None else {"routes": []}

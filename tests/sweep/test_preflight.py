@@ -64,7 +64,7 @@ SAYS_HOW_MANY = (
         *("weights of a metric", "a reference", "held-out samples", "held-out samples of a set"),
     ],
 )
-def test_what_one_run_of_a_sweep_lacks_is_refused_whichever_it_is(
+def test_preflight_refuses_what_a_run_lacks(
     good: Any, bad: Any, said: str, in_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch_fidelity")
@@ -79,7 +79,7 @@ def test_what_one_run_of_a_sweep_lacks_is_refused_whichever_it_is(
         assert str(refusal.value).startswith(said)
 
 
-def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
+def test_code_digest_ignores_comments_and_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert code_digest() == code_digest() and len(code_digest()) == 16
@@ -100,7 +100,7 @@ def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
     17,
     survived="no attempt is made at its runs, and other data are another run",
 )
-def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_path: Path) -> None:
+def test_changed_data_are_noticed(lab: Lab, tmp_path: Path) -> None:
     def latents(name: str, factor: float) -> RunSpec:
         values = normal() * np.float32(factor)
         folder = write_arrays(tmp_path / name, values, heldout=values[:20], classes=10)

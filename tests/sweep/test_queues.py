@@ -6,12 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.pretender import Pretender
-from tests.sweep.plans import DEEP, plan_of, tiny
+from tests.sweep.plans import tiny
 from tests.sweep.test_task import child_of
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Stopwatch, hours_text
-from tread_lab.sweep.search.suggest import SearchQueue
+from tread_lab.records.sweep_folder import Stopwatch
 from tread_lab.sweep.task import ListQueue, Task, TimedQueue
 
 
@@ -68,18 +66,3 @@ def test_queue_closes_when_hours_are_spent(
     assert (queue.stop, queue.closed) == (over, closed)
     assert (queue.next() is None) == (over or given == 2)
     assert queue.exhausted == (closed or given == 2)
-
-
-def test_search_continues_with_more_hours(lab: Lab) -> None:
-    search = {"trials": 4, "startup": 2, "objectives": ["heldout/loss"]}
-    axes = {"route": {"start": 0, "end": "0..5"}}
-    folder = lab.sweep("budgeted")
-    for hours, session, done in ((1.0, 3601.0, 0), (3.0, 0.0, 1 + 4)):
-        plan = plan_of(tiny(model=DEEP), "budgeted", axes=axes, search=search, hours=hours)
-        pretender, watch = Pretender(lab, 1), Stopwatch(folder)
-        watch._started -= session
-        pretender.run(TimedQueue(SearchQueue(lab, plan), plan.hours, watch))
-        watch.note(now=True)
-        assert len(pretender.done) == done
-    assert folder.seconds_spent() == pytest.approx(3601, abs=60)
-    assert hours_text(folder, 3.0) == "3 h (1 h spent)" and hours_text(folder, None) == ""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
-from tests.pretender import ended_run
 from tests.sweep.plans import plan_of, tiny
 from tests.train.runs import last_checkpoint
-from tread_lab.config import RunSpec, UserError, decode, encode
-from tread_lab.config.evaluation import HeldoutSpec, SamplesSpec
+from tread_lab.config import RunSpec, decode, encode
+from tread_lab.config.evaluation import HeldoutSpec
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
@@ -65,13 +63,6 @@ def test_task_is_complete_with_every_possible_evaluation(lab: Lab) -> None:
     assert task.measurable(folder) == (early, late)
 
 
-def test_run_without_weights_needs_no_evaluation(lab: Lab) -> None:
-    for seed, state in enumerate(("diverged", "failed")):
-        task = Task(tiny(seed=seed), (HeldoutSpec(images=8),))
-        ended_run(lab, task.spec, state, step=3)
-        assert is_complete(lab, task)
-
-
 def test_done_share_counts_executed_steps(lab: Lab) -> None:
     """Of those, a run that is interrupted keeps the steps up to its newest checkpoint."""
     task = Task(tiny(steps=20))
@@ -109,10 +100,3 @@ def test_parents_come_first_and_once() -> None:
     assert [len(task.evaluations) for task in ordered] == [1, 0, 0]
     alone = with_ancestors([Task(youngest, (HeldoutSpec(images=8),))])  # parents are only trained
     assert [len(task.evaluations) for task in alone] == [0, 0, 1]
-
-
-def test_task_refuses_an_impossible_sampler() -> None:
-    for sampler in ({"solver": "ddpm"}, {"guidance": {"weight": 2, "weak": {"step": 7}}}):
-        spec = decode(SamplesSpec, {"count": 8, "sampler": sampler})
-        with pytest.raises(UserError, match=r"sampler.solver|no checkpoint of step 7 is kept"):
-            Task(tiny(steps=20), (spec,))

@@ -12,7 +12,6 @@ import torch
 
 from tests.train.runs import CPU, small_run
 from tread_lab import hardware
-from tread_lab.cli.main import main
 from tread_lab.config import UserError
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.train import device as devices
@@ -47,17 +46,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     return calls
 
 
-def test_a_gpu_is_picked_with_its_index_and_cuda_alone_is_the_current_one(
-    gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # put back as it was
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
-    assert pick() == pick("cuda") == torch.device("cuda", 0)
-    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8", "whatever the first run asks for"
-    assert (pick("cuda:1"), pick("cpu")) == (GPU_1, CPU)
-
-
-def test_an_index_beyond_the_gpus_is_refused_with_their_number(
+def test_index_beyond_the_gpus_is_refused(
     gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match=r"^--device: must be below cuda:2, got cuda:2$"):
@@ -70,24 +59,7 @@ def test_an_index_beyond_the_gpus_is_refused_with_their_number(
         pick("cuda")
 
 
-def test_a_run_on_the_cpu_never_initialises_cuda(
-    in_folder: Path, gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def begun() -> None:
-        raise AssertionError("CUDA is initialised")
-
-    monkeypatch.setattr(torch.cuda, "_lazy_init", begun)
-    fixed = [
-        "train.steps=2",
-        "train.warmup=0",
-        "train.batch=4",
-        "evaluate=[{heldout_loss: {images: 8}}]",
-    ]
-    assert main(["train", "tiny", *fixed, "--device", "cpu"]) == 0
-    assert gpus == []
-
-
-def test_a_run_that_asks_for_it_refuses_kernels_that_add_in_any_order(tmp_path: Path) -> None:
+def test_deterministic_run_refuses_other_kernels(tmp_path: Path) -> None:
     seen: list[bool] = []
     for asked in (True, False):
         spec = small_run(execution={"deterministic": asked})
@@ -106,7 +78,7 @@ def test_a_run_that_asks_for_it_refuses_kernels_that_add_in_any_order(tmp_path: 
         ("NVIDIA GeForce RTX 3090", None),
     ],
 )
-def test_the_peak_is_that_of_the_form_of_a_gpu(
+def test_peak_follows_the_gpus_form(
     label: str, peak: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: label)
@@ -124,7 +96,7 @@ def test_the_peak_is_that_of_the_form_of_a_gpu(
         ({"memory/memory.limit_in_bytes": "2000000\n"}, 8.0, 2000000),
     ],
 )
-def test_cpus_and_memory_are_those_of_the_process_less_by_the_limits_of_its_container(
+def test_container_limits_bound_cpus_and_memory(
     files: dict[str, str],
     cpus: float,
     memory: int | None,

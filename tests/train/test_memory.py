@@ -13,12 +13,8 @@ from torch import Tensor
 from tests.train.runs import CPU, measured_on_a_gpu, small_run
 from tread_lab.config import RunSpec, UserError, decode
 from tread_lab.cost.training import cost
-from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.sweep import run_task as tasks
-from tread_lab.sweep.run_task import run_task
-from tread_lab.sweep.task import Task
-from tread_lab.train.device import check_memory, cost_on, fitting_micro_batch
+from tread_lab.train.device import check_memory, cost_on
 from tread_lab.train.precision import compile_blocks
 from tread_lab.train.trainer import Trainer
 
@@ -46,7 +42,7 @@ def latents(model: Any, precision: str, routes: Any = (), **more: Any) -> RunSpe
 
 
 @pytest.mark.parametrize(("model", "precision", "routes", "counted"), COUNTED)
-def test_activations_are_those_that_autograd_keeps_on_a_gpu(
+def test_activations_equal_autograds_on_a_gpu(
     model: str, precision: str, routes: tuple[str, ...], counted: float
 ) -> None:
     found = cost(latents(model, precision, routes))
@@ -68,7 +64,7 @@ LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True}
         (True, {"relative_bias": True}, []),
     ],
 )
-def test_activations_are_those_that_autograd_keeps_here(
+def test_activations_equal_autograds_here(
     compiled: bool, model: dict[str, Any], routes: list[str], tmp_path: Path
 ) -> None:
     """Of a compiled block, what inductor's partitioner leaves to the backward pass."""
@@ -91,7 +87,7 @@ def test_activations_are_those_that_autograd_keeps_here(
     assert kept / 8 == pytest.approx(expected, rel=0.03)
 
 
-def test_a_gpu_needs_a_little_less_than_is_forecast() -> None:
+def test_gpu_needs_less_than_forecast() -> None:
     for row, step in measured_on_a_gpu():
         forecast = cost_on(step, "cuda").memory_bytes / 1e9
         assert 1.03 < forecast / row["GB"] < 1.07, row["variant"]
@@ -114,40 +110,9 @@ NO_STEPS = {"train": {"steps": 0}, "init_from": {"file": "x", "digest": "d"}}
         (NO_STEPS, 5, r"needs about 5\.4 GB .*take a larger device$"),
     ],
 )  # fmt: skip
-def test_a_run_too_large_for_a_gpu_is_told_a_micro_batch_that_fits(
+def test_run_too_large_names_a_micro_batch(
     changes: dict[str, Any], gigabytes: int, refused: str
 ) -> None:
     spec = latents("DiT-XL/2", "bf16", **changes)
     with pytest.raises(UserError, match=refused) if refused else nullcontext():
         check_memory(spec, "cuda", "cuda:0 (H100)", gigabytes * 10**9)
-
-
-def test_a_run_of_no_steps_needs_its_weights_and_their_average_alone() -> None:
-    spec = latents("DiT-XL/2", "bf16", **NO_STEPS)
-    assert cost(spec).memory_bytes == 4 * (675_111_184 + 674_816_272)
-
-
-@pytest.mark.parametrize(("spare", "fit"), [(0, 0), (1, 1), (7, 5), (10**9, 10**9)])
-def test_the_largest_divisor_that_fits_is_found_at_once(spare: int, fit: int) -> None:
-    """Of a batch of 10^9, whose divisors are 2^a 5^b."""
-    price = cost(small_run())
-    image = price.memory_at(1) - price.memory_at(0)
-    room = price.memory_at(0) + spare * image
-    assert fitting_micro_batch(price, 10**9, room) == fit
-    assert fitting_micro_batch(price, 10**9, room + image - 1) == fit
-    assert fitting_micro_batch(price, 10**9, price.memory_at(0) - 1) == 0
-
-
-def test_every_run_is_checked_on_the_device_that_trains_it(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[torch.device] = []
-
-    def small(device: torch.device) -> int:
-        asked.append(device)
-        return 1000
-
-    monkeypatch.setattr(tasks, "memory", small)
-    with pytest.raises(UserError, match="larger device"):
-        list(run_task(lab, Task(small_run()), CPU))
-    assert asked == [CPU]

@@ -51,13 +51,13 @@ def stages() -> pd.DataFrame:
     return frame
 
 
-def test_lengths_that_matching_gives_each_cell_are_no_curve(budget_frame: pd.DataFrame) -> None:
+def test_matched_lengths_are_no_curve(budget_frame: pd.DataFrame) -> None:
     assert len(training_metrics(budget_frame)) == 4
     one_each = budget_frame.drop_duplicates("route")
     assert training_metrics(one_each.assign(**{"train.steps": range(len(one_each))})) == []
 
 
-def test_runs_that_spend_multiples_of_their_baseline_make_a_curve(
+def test_spend_axis_makes_a_curve(
     budget_frame: pd.DataFrame,
 ) -> None:
     steps = budget_frame["train.steps"].astype(str)
@@ -81,7 +81,7 @@ def of_two_seeds(stages: pd.DataFrame) -> pd.DataFrame:
     return both
 
 
-def test_a_factor_takes_two_seeds(stages: pd.DataFrame) -> None:
+def test_factor_takes_two_seeds(stages: pd.DataFrame) -> None:
     found = time_to_equal(stages, FD, cost="cost/train_flops")
     assert found.factors == () and "two seeds or more" in factor_caption(found)
     both = of_two_seeds(stages)
@@ -91,13 +91,13 @@ def test_a_factor_takes_two_seeds(stages: pd.DataFrame) -> None:
     assert factor.low < factor.value < factor.high
 
 
-def test_ends_of_runs_alone_are_no_curves(stages: pd.DataFrame) -> None:
+def test_ends_alone_are_no_curves(stages: pd.DataFrame) -> None:
     assert training_metrics(stages.drop(columns=STEP)) == []
     last = stages[stages[STEP] == max(STEPS)]
     assert time_to_equal(last, FD, cost="cost/train_flops").factors == ()
 
 
-def test_stages_of_one_run_make_the_figures_over_training(stages: pd.DataFrame) -> None:
+def test_stages_make_curves_over_training(stages: pd.DataFrame) -> None:
     found, images, hours = over_training(stages, FD).values()
     assert found.rows["x"].tolist() == [*STEPS] * 2
     assert images.rows["x"].tolist() == [1600, 3200, 6400] * 2

@@ -30,7 +30,7 @@ from tread_lab.results.ranking_table import ranking
 
 
 @pytest.mark.parametrize(("metric", "best"), [("gap/heldout", "0→2"), ("delta/is@10k", "0→4")])
-def test_the_best_follows_the_sign_of_the_metric(metric: str, best: str) -> None:
+def test_best_follows_the_metrics_sign(metric: str, best: str) -> None:
     numbers = {"value": [-0.2, 0.2, 0.2], "low": [-0.3, 0.1, 0.1], "high": [-0.1, 0.3, 0.3]}
     caption = best_route(Points(metric, bare_rows(start=0, end=[2, 4, 4], **numbers)))
     assert caption.startswith(f"Best is {best}:")
@@ -39,9 +39,7 @@ def test_the_best_follows_the_sign_of_the_metric(metric: str, best: str) -> None
 
 
 @pytest.mark.parametrize(("metric", "sign"), [(FD, 1), ("is@10k", -1)])
-def test_an_order_is_from_better_to_worse_whichever_way_the_metric_goes(
-    metric: str, sign: int, paper_frame: pd.DataFrame
-) -> None:
+def test_order_follows_the_metrics_sign(metric: str, sign: int, paper_frame: pd.DataFrame) -> None:
     frame = paper_frame.assign(**{metric: sign * paper_frame[FD]})
     gap, quality = gap_and_quality(frame, metric)
     gap.rows["value"], quality.rows["value"] = np.arange(12.0), sign * np.arange(12.0)
@@ -55,24 +53,14 @@ def test_an_order_is_from_better_to_worse_whichever_way_the_metric_goes(
 @pytest.mark.parametrize(
     ("count", "chance"), [(4, "; no clear trend"), (5, " (p = 0.017 as"), (8, " (p = 5e-05 as")]
 )
-def test_the_chance_of_an_order_is_exact_and_left_out_of_few_routes(
-    count: int, chance: str
-) -> None:
+def test_few_routes_have_no_p_value(count: int, chance: str) -> None:
     same = Points(FD, published_placements().rows[:count])
     text = agreement_text(same)
     assert f"{count} common routes: 1{chance}" in text
     assert ("the published order holds" in text) == (count >= 5)
 
 
-def test_a_route_without_one_of_two_numbers_is_no_pair(paper_frame: pd.DataFrame) -> None:
-    frame = paper_frame.copy()
-    frame.loc[frame["route"] == "2->8", FD] = np.nan
-    gap, quality = gap_and_quality(frame, FD)
-    assert len(routes(gap)) == 11 and (2, 8) not in routes(gap) and routes(gap) == routes(quality)
-    assert gap.rows["value"].notna().all() and quality.rows["value"].notna().all()
-
-
-def test_placements_are_the_true_differences_or_say_why_not(paper_frame: pd.DataFrame) -> None:
+def test_placements_equal_the_true_differences(paper_frame: pd.DataFrame) -> None:
     gaps, samples = (placements(paper_frame, metric) for metric in ("gap/heldout", FD))
     assert samples.metric == f"delta/{FD}" and tuple(routes(gaps)) == PAPER_PLACEMENTS
     for route, gap, sample in zip(routes(gaps), gaps.rows.iloc, samples.rows.iloc):
@@ -91,7 +79,7 @@ def test_placements_are_the_true_differences_or_say_why_not(paper_frame: pd.Data
     assert routes(placements(pd.concat([frame, dense]), FD)) == routes(gaps)
 
 
-def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.DataFrame) -> None:
+def test_panels_split_a_second_axis(seeds_frame: pd.DataFrame) -> None:
     with pytest.raises(UserError, match=r"0->4 s=0\.5 and 0->4 s=0\.75"):
         placements(seeds_frame, "gap/heldout")
     found = panels(seeds_frame)
@@ -107,18 +95,11 @@ def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.Da
     "numbers",
     [cell_gaps, pareto, placements, ranking, rates, sweep_table, two_ways],
 )
-def test_an_unknown_metric_is_named_with_the_nearest(
+def test_unknown_metric_names_the_nearest(
     numbers: Callable[[pd.DataFrame, str], object], paper_frame: pd.DataFrame
 ) -> None:
     with pytest.raises(UserError, match="did you mean 'gap/heldout'"):
         numbers(paper_frame, "gap/heldot")
-
-
-def test_a_panel_is_named_by_what_its_trials_set_alone(seeds_frame: pd.DataFrame) -> None:
-    frame = seeds_frame.assign(bypass=pd.NA)
-    frame.loc[frame["rate"] == 0.75, "bypass"] = "sprint"
-    frame.attrs |= {"axes": ["start", "end", "bypass"]}
-    assert [name for name, _ in panels(frame)] == ["as the experiment is", "bypass=sprint"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +111,7 @@ def test_a_panel_is_named_by_what_its_trials_set_alone(seeds_frame: pd.DataFrame
         ([1, 1, 1, 1], ""),
     ],
 )
-def test_a_trend_is_claimed_with_its_p(values: Sequence[float], said: str) -> None:
+def test_trend_is_claimed_with_its_p(values: Sequence[float], said: str) -> None:
     numbers = np.array(values, dtype=float)
     assert order_text(np.arange(float(len(numbers))), numbers, "up").startswith(said)
     assert bool(said) == bool(order_text(np.arange(float(len(numbers))), -numbers, "up"))
