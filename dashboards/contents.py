@@ -1,4 +1,4 @@
-"""The page of a sweep: what it says in which order, from records to one HTML text."""
+"""The page of a sweep, or of two: what it says in which order, from records to one HTML text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -28,15 +29,16 @@ from tread_lab.analysis.figures.effects import two_ways
 from tread_lab.analysis.figures.loss_gap import gap_over_steps, steps_caption
 from tread_lab.analysis.figures.pareto import pareto, pareto_caption, vary_in_cost
 from tread_lab.analysis.figures.placements import best_route, panels, placements
-from tread_lab.analysis.figures.points import SweepRecords, cell_points, quality_metrics
+from tread_lab.analysis.figures.points import Points, SweepRecords, cell_points, quality_metrics
 from tread_lab.analysis.figures.smooth import smoothed
+from tread_lab.config.errors import UserError
 from tread_lab.config.units import duration, quantity
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart, Numbers
 from tread_lab.dashboards.panel import curve, panel, seed_values
 from tread_lab.dashboards.repetition import repetition
 from tread_lab.dashboards.search import search_charts
-from tread_lab.dashboards.tables import cost_table, failures, ranking_table
+from tread_lab.dashboards.tables import cost_table, failures, ranking_table, table
 from tread_lab.records.caveats import left_note, mixtures
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
@@ -46,6 +48,7 @@ from tread_lab.records.metric_names import (
     delta_column,
     metric_kind,
     metric_label,
+    value_text,
 )
 from tread_lab.records.run_state import RunState
 from tread_lab.records.stored_plan import StoredPlan
@@ -55,10 +58,13 @@ from tread_lab.results import (
     ranked_cells,
     ranking_caption,
     ranking_key,
+    routed,
+    trials_frame,
     with_delta,
     without_baseline,
 )
 from tread_lab.results.answer import answer
+from tread_lab.results.intervals import t_interval
 
 HERE = Path(__file__).parent
 EMBEDDED = 20  # best cells whose details stand in a file, beside those of dense
@@ -99,7 +105,8 @@ def file(template: str, **values: Any) -> str:
     from plotly.offline import get_plotlyjs
 
     style, script = ((HERE / f"page.{end}").read_text(encoding="utf-8") for end in ("css", "js"))
-    return render(template, **values, style=style, script=script, plotly=get_plotlyjs())
+    assets = {"style": style, "script": script, "plotly": get_plotlyjs()}
+    return render(template, **values, assets=assets)
 
 
 def contents(lab: Lab, sweep: str) -> dict[str, Any]:
@@ -341,3 +348,60 @@ def _meanings(frame: pd.DataFrame) -> dict[str, str]:
     metrics = [m for m in (*quality_metrics(frame)[:4], TRAIN_FLOPS) if m in frame]
     found = {metric_label(metric): metric_kind(metric).meaning for metric in metrics}
     return {word: meaning for word, meaning in found.items() if meaning}
+
+
+def versus(lab: Lab, first: str, second: str) -> tuple[str, pd.DataFrame]:
+    """Return the metric of the first sweep, and a row for each cell that both have.
+
+    Columns: name, value (the second sweep's less the first's, a mean over the seeds that both
+    have), low and high of its 95% interval over seeds, seeds, state, and `same`: whether the two
+    share their runs.
+
+    Raises:
+        UserError: a sweep is unknown or unmeasured, or the two share no cell and metric.
+    """
+    frames = [trials_frame(lab, lab.known_sweep(name)) for name in (first, second)]
+    keys = [ranking_key(frame) for frame in frames]
+    metric = keys[0]
+    if metric is None or metric not in frames[1]:
+        raise UserError(
+            f"report: {second} must measure {metric} as {first} does. Try evaluating it."
+        )
+    columns = ["role", "cell", "seed", "run", metric]
+    one, other = (frame[columns].dropna(subset=[metric]) for frame in frames)
+    pairs = one.merge(other, on=["role", "cell", "seed"], suffixes=(":a", ":b"))
+    if pairs.empty:
+        raise UserError(f"report: {first} and {second} must share a measured cell, got none.")
+    pairs["apart"] = pairs[f"{metric}:b"] - pairs[f"{metric}:a"]
+    rows = []
+    for (_, cell), own in pairs.groupby(["role", "cell"], sort=False):
+        values = own["apart"].to_numpy(float)
+        ends = t_interval(values) if len(values) > 1 else (float(values[0]), np.nan, np.nan)
+        same = bool((own["run:a"] == own["run:b"]).all())
+        rows.append((cell, *ends, len(values), "completed", same))
+    names = ["name", "value", "low", "high", "seeds", "state", "same"]
+    return metric, pd.DataFrame(rows, columns=names)
+
+
+def versus_file(lab: Lab, first: str, second: str) -> str:
+    """Return the comparison of two sweeps as one HTML text that loads nothing.
+
+    Raises:
+        UserError: as of `versus`.
+    """
+    metric, rows = versus(lab, first, second)
+    column = delta_column(metric)
+    numbers = [value_text(column, *row) for row in rows[["value", "low", "high"]].to_numpy()]
+    texts = {
+        "cell": rows["name"].map(routed),
+        f"{second} minus {first}": numbers,
+        "seeds": rows["seeds"].map(str),
+        "runs": rows["same"].map({True: "shared", False: "different"}),
+    }
+    drawn = charts.dots(Points(column, rows, "95% over seeds"), {})
+    return file(
+        "versus.html.jinja",
+        title=f"{second} against {first}",
+        chart=Chart(f"{metric_label(metric)}: {second} minus {first}", drawn),
+        table=table(pd.DataFrame(texts)),
+    )

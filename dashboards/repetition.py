@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -17,21 +16,11 @@ from tread_lab.records.sweep_folder import SweepFolder
 KEPT_EMPTY = ("baseline",)  # `null` means that there is none
 
 
-class _Line(dict[str, Any]):
-    """A mapping that is written as one `{...}`, whatever it holds."""
-
-
 class _Dumper(yaml.SafeDumper):
-    """Writes YAML as people do: without anchors, and a `_Line` in braces."""
+    """Writes YAML as people do: without anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
-
-
-_Dumper.add_representer(
-    _Line,
-    lambda dumper, line: dumper.represent_mapping("tag:yaml.org,2002:map", line, flow_style=True),
-)
 
 
 def repetition(lab: Lab, folder: SweepFolder, plan: StoredPlan, best: str = "") -> dict[str, Any]:
@@ -76,8 +65,8 @@ def sweep_file(plan: StoredPlan) -> str:
     said = {name: plan.base[name] for name in ("sampler", "reference") if plan.base.get(name)}
     file = {
         **plan.sweep_file,
-        "experiment": _lines({**plan.base.get("run", {}), **said}),
-        "evaluate": list(map(_lines, plan.evaluations_as_written)),
+        "experiment": {**plan.base.get("run", {}), **said},
+        "evaluate": plan.evaluations_as_written,
         "sampler_axes": None,  # every evaluation is written
     }
     file = {k: v for k, v in file.items() if k in KEPT_EMPTY or v not in (None, {}, [], "")}
@@ -97,9 +86,3 @@ def _data_text(plan: StoredPlan) -> str:
         for source, path, digest in sorted(found)
     ]
     return " ".join(texts)
-
-
-def _lines(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _Line(value) if isinstance(value, dict) else value for name, value in tree.items()
-    }

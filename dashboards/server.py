@@ -6,7 +6,9 @@ import ipaddress
 import re
 import socket
 import threading
+import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,13 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from tread_lab.config.errors import UserError
+from tread_lab.config.units import counts_text, duration
 from tread_lab.dashboards.contents import HERE, contents, progress, render
 from tread_lab.dashboards.panel import panel
-from tread_lab.dashboards.sweeps import sweep_lines
 from tread_lab.records.durable import digest, modified
 from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import metric_label
+from tread_lab.results import ranked_cells, ranking_key, result_texts, routed, trials_frame
 
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,199}")
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
@@ -39,6 +43,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+PAGE = "page.html.jinja"
 SMALL = 1400  # bytes below which nothing is compressed
 LEAVE = 2  # seconds that answers under way have when the server ends
 
@@ -80,7 +85,7 @@ class Pages:
             raise UserError(f"no part {part}")
         now = self.sweep(name)
         found = {**now, "progress": progress(self.lab, now["frame"], now["plan"])}
-        text = render("page.html.jinja", **found, live=True, fragment=part, panels=[])
+        text = render(PAGE, **found, live=True, assets=None, fragment=part, panels=[])
         return _html(text, ETag=f'"{self._read[name][0]}"')
 
     def cell(self, name: str, number: str) -> Response:
@@ -88,7 +93,7 @@ class Pages:
         if not number.isdecimal() or int(number) >= len(now["names"]):
             raise UserError(f"no cell {number}; the sweep has {len(now['names'])}")
         found = panel(self.lab, now["plan"], now["frame"], int(number), embed=False)
-        return _html(render("page.html.jinja", panels=[found], live=True, fragment="panel"))
+        return _html(render(PAGE, panels=[found], live=True, assets=None, fragment="panel"))
 
     def grid(self, run: str, evaluation: str) -> Response:
         path = self.lab.run(run).path / "evaluations" / evaluation / "grid.png"
@@ -186,6 +191,38 @@ def _failure(_: Request, error: Exception) -> Response:
     traceback.print_exception(error)
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return PlainTextResponse(f"error in the dashboard: {text}", 500)
+
+
+def sweep_lines(lab: Lab) -> list[dict[str, Any]]:
+    """Return a line for each sweep, the newest first; of one that cannot be read it says why."""
+    lines = []
+    for name in lab.sweeps():
+        try:
+            lines.append(_line(lab, name))
+        except UserError as error:
+            lines.append({"name": name, "question": str(error), "states": "", "best": "", "at": 0})
+    for line in lines:
+        line["age"] = f"{duration(time.time() - line['at'])} ago" if line["at"] else ""
+    return sorted(lines, key=lambda line: -line["at"])
+
+
+def _line(lab: Lab, name: str) -> dict[str, Any]:
+    """Return question, states, best gap with its interval, and when the sweep was planned."""
+    plan, frame = lab.sweep(name).plan(), trials_frame(lab, name)
+    states, key = Counter(map(str, frame.drop_duplicates("run")["state"])), ranking_key(frame)
+    best = ""
+    if key is not None:
+        cells = ranked_cells(frame, key)
+        first = cells[cells["role"] == "trial"].head(1)
+        number = result_texts(first, key)
+        best = f"{routed(first['cell'].iloc[0])}: {metric_label(key)} {number[0]}" if number else ""
+    return {
+        "name": name,
+        "question": plan.question,
+        "states": counts_text(states),
+        "best": best,
+        "at": plan.created or 0,
+    }
 
 
 def serve(

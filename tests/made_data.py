@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tread_lab.data.caption_files import write_captions
+from tread_lab.data.latents import write_captions
 
 
 def normal(count: int = 40, seed: int = 0) -> np.ndarray:

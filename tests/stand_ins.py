@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tread_lab.config.data import SD_DEVIATION, SD_SCALE
+from tread_lab.data.arrays import write_npz
 from tread_lab.data.autoencoder import FED
 from tread_lab.data.images import centre_crop
-from tread_lab.data.npy import write_npz
 from tread_lab.evaluate.fidelity import LAYERS
 from tread_lab.evaluate.references import FEWEST, IMAGES
 

@@ -111,7 +111,7 @@ def test_a_sweep_file_with_a_tag_runs_nothing(
 )
 def test_names_cannot_leave_the_lab(lab: Lab, name: str) -> None:
     for place in (lab.run, lab.sweep):
-        with pytest.raises(UserError, match="is not a name; use letters"):
+        with pytest.raises(UserError, match="name: must be letters"):
             place(name)
 
 
@@ -121,5 +121,5 @@ def test_a_plan_cannot_point_outside(lab: Lab) -> None:
     trial = {"role": "trial", "cell": {}, "seed": 0, "spec": {}, "run": "../../x", "baseline": None}
     plan = {"format": 2, "name": "bent", "question": "", "experiment": "tiny", "sources": {}}
     folder.plan_path.write_text(json.dumps({**plan, "evaluate": [], "trials": [trial]}))
-    with pytest.raises(UserError, match="is not a name"):
+    with pytest.raises(UserError, match="name: must be letters"):
         trials_frame(lab, "bent")

@@ -19,6 +19,7 @@ from tread_lab.config.data import SD_SCALE
 from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec, SimilaritySpec
 from tread_lab.data.autoencoder import VARIABLE
+from tread_lab.data.content import sha256
 from tread_lab.evaluate import fidelity
 from tread_lab.evaluate.fidelity import inception_weights
 from tread_lab.records.lab import Lab
@@ -60,7 +61,7 @@ def whole_task(bench: Bench) -> None:
 def _by_default(bench: Bench, folder: Path) -> None:
     """Some steps of S/2 and its FID of 10,000 images, with stand-ins for what its user brings."""
     made = write_stand_ins(folder / "made")
-    fidelity.SHA256 = fidelity.sha256(made[fidelity.VARIABLE])
+    fidelity.SHA256 = sha256(made[fidelity.VARIABLE])
     torch.manual_seed(0)
     if not bench.small:
         _write_autoencoder(made[VARIABLE])

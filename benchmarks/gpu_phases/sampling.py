@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from gpu_phases.shared import TINY, Bench
+from tread_lab.data.arrays import Parts, write_npz
 from tread_lab.data.autoencoder import levels
-from tread_lab.data.batch_files import Parts
-from tread_lab.data.npy import write_npz
 from tread_lab.train.precision import autocast, compile_blocks, matrix_products
 
 CALLS = 79  # Heun, 40 steps

@@ -33,7 +33,7 @@ def spec(**model: Any) -> RunSpec:
         ("backbone", "mambo", "mamba"),
     ],
 )
-def test_what_has_no_code_is_refused_with_a_near_miss(field: str, wrong: str, near: str) -> None:
+def test_unknown_name_gets_a_near_miss(field: str, wrong: str, near: str) -> None:
     run = spec(**{field: wrong})
     says = f"model.{field}: unknown '{wrong}', did you mean '{near}'"
     with pytest.raises(UserError, match=says):
@@ -43,7 +43,7 @@ def test_what_has_no_code_is_refused_with_a_near_miss(field: str, wrong: str, ne
             block_cost(run.model)
 
 
-def test_the_names_of_the_spec_are_the_keys_of_the_tables() -> None:
+def test_names_of_specs_have_code() -> None:
     names = {name: {*get_args(hint)} for name, hint in get_type_hints(ModelSpec).items()}
     backbones = {"dit", "rwkv", "mamba"}
     tables = (BACKBONES, BLOCK_COSTS, FACTS)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.data.conftest import packed
+from tread_lab.cli.data_commands import data_settings, show_measured
 from tread_lab.cli.main import main
 from tread_lab.data.latents import write_manifest
 from tread_lab.data.measure import Measured
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
 
 __all__ = ["packed"]
-
-MEASURED = Measured((1, 2, 2), (3,), np.array([0.5]), np.array([2.0]), 0.0, 2.0, -1.0, 1.0)
-IMAGES = SimpleNamespace(names=range(1234), classes=range(10))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +34,7 @@ def test_faults_are_printed_and_counted(
         assert (name, path, classes) == ("latents", Path("x"), 5)
         return found
 
-    monkeypatch.setattr("tread_lab.data.verify.faults", faults)
+    monkeypatch.setattr("tread_lab.data.measure.faults", faults)
     line = ["data", "verify", "x", "--source", "latents", "--classes", "5"]
     assert main(line) == code
     assert capsys.readouterr() == ("".join(f"{line}\n" for line in found), f"{told}\n")
@@ -45,36 +42,7 @@ def test_faults_are_printed_and_counted(
     assert json.loads(capsys.readouterr().out) == {"path": "x", "faults": found}
 
 
-@pytest.mark.parametrize(("name", "is_file"), [("latents", False), ("latents.npz", True)])
-@pytest.mark.parametrize("write", [True, False])
-def test_statistics_lie_in_the_folder_of_the_data(
-    write: bool,
-    name: str,
-    is_file: bool,
-    in_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    path = in_folder / name
-    path.touch() if is_file else path.mkdir()
-    monkeypatch.setattr("tread_lab.data.source.open_store", lambda source, where: None)
-    monkeypatch.setattr("tread_lab.data.measure.measure", lambda store: MEASURED)
-    line = ["data", "stats", str(path), "--source", "latents", *(["--write"] if write else [])]
-    assert main(line) == 0
-    place = (in_folder if is_file else path) / OURS
-    assert place.exists() == write
-    told = f"{place}: mean and deviation of each channel, for data.normalise=true\n"
-    assert capsys.readouterr().err == (told if write else "")
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("tread_lab.data.statistics.write_statistics", full)
-    assert main(line) == (3 if write else 0)
-    assert capsys.readouterr().err.count("\n") == write
-
-
-def test_a_packed_set_is_whole_after_its_statistics_were_written_and_still_tells_other_changes(
+def test_written_statistics_keep_checksums_valid(
     packed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_statistics(packed / OURS, Statistics(np.zeros(4), np.ones(4)))
@@ -88,9 +56,57 @@ def test_a_packed_set_is_whole_after_its_statistics_were_written_and_still_tells
     assert capsys.readouterr().out.startswith(f"{packed / 'labels.npy'}: its checksum differs")
 
 
-def test_a_reference_needs_inception_before_images_are_listed(
+def test_reference_checks_inception_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
     assert main(["data", "reference", "nowhere", "r.npz"]) == 2
     assert "TREAD_LAB_INCEPTION" in capsys.readouterr().err
+
+
+MANIFEST: dict[str, Any] = {
+    "made_with": {"scale": 0.18215, "classes": 1000},
+    "samples": 40,
+    "labels": 7,
+    "latent": [4, 32, 32],
+    "damaged": 2,
+    "files": {"latents.npy": {"bytes": 2_000_000}},
+}
+FOUND = Measured(
+    (2, 4, 4), (3, 1, 0, 2), np.array([0.5, -1.0]), np.array([5.0, 5.2]), 0.25, 5.0, -9.0, 8.0
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings"),
+    [
+        ({}, {"classes": 1000, "decoder_scale": 0.18215}),
+        ({"made_with": {}}, {"classes": 7}),
+        (
+            {"made_with": {"packed": "shards", "scaled": True}},
+            {"classes": 7, "scale": 1, "decoder_scale": 0.18215},
+        ),
+        ({"made_with": {"packed": "folder"}, "latent": [16, 4, 4]}, {"classes": 7}),
+        (
+            {"files": {"statistics.json": {"bytes": 1500}}},
+            {"classes": 1000, "scale": 1, "normalise": "true"},
+        ),
+        ({"made_with": {"decoder_range": "unit"}}, {"classes": 7, "decoder_range": "unit"}),
+    ],
+)
+def test_settings_follow_from_the_manifest(
+    changes: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    channels, size, _ = changes.get("latent", MANIFEST["latent"])
+    named = {"source": "latents", "path": Path("x"), "channels": channels, "size": size}
+    assert data_settings(Path("x"), {**MANIFEST, **changes}) == {**named, **settings}
+
+
+def test_measurements_are_a_table_and_scales(capsys: pytest.CaptureFixture[str]) -> None:
+    show_measured(FOUND, as_json=False)
+    text = " ".join(capsys.readouterr().out.split())
+    assert "6 samples of 2x4x4, 3 of 4 labels, 1 to 3 of each" in text
+    assert "scale for a deviation of 0.5 (EDM): 0.1; of 1: 0.2" in text
+    show_measured(FOUND, as_json=True)
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["mean_C"] == [0.5, -1.0] and tree["scale"] == {"edm": 0.1, "flow": 0.2}

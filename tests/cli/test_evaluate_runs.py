@@ -26,7 +26,7 @@ from tread_lab.config.evaluation import (
 )
 from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.config.sweep import Experiment, SweepSpec
-from tread_lab.evaluate.fidelity import sha256
+from tread_lab.data.content import sha256
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import ProcessLost, RunState
 from tread_lab.sweep.plan import Plan, make_plan, store_plan
@@ -64,7 +64,7 @@ OTHER = SamplesSpec(
 
 @pytest.mark.parametrize("of", ["a sweep", "a run", "an export"])
 @pytest.mark.parametrize(("words", "reference", "steps", "weight", "compared"), ASKED)
-def test_the_unsaid_is_of_the_experiment_whatever_is_measured(
+def test_unsaid_settings_are_the_experiments(
     of: str, words: list[str], reference: Any, steps: int, weight: float, compared: Any, lab: Lab,
 ) -> None:  # fmt: skip
     plan = of_experiment(lab, evaluate=[{"samples": {"sampler": {"steps": 11}}}])
@@ -80,7 +80,7 @@ def test_the_unsaid_is_of_the_experiment_whatever_is_measured(
     assert (found.reference.name if found.reference else None) == compared
 
 
-def test_a_probe_is_as_the_sweep_else_the_experiment_plans_it(lab: Lab) -> None:
+def test_probe_is_the_sweeps_else_experiments(lab: Lab) -> None:
     for sweep, pick in ({}, "even"), ({"evaluate": ["heldout_loss at 1"]}, "first"):
         plan = of_experiment(Lab(lab.root / pick), **sweep)
         assert plan.tasks[0].defaults == plan.evaluation_defaults
@@ -93,18 +93,18 @@ def test_a_probe_is_as_the_sweep_else_the_experiment_plans_it(lab: Lab) -> None:
     [
         (["fd@1k", "steps=9"], "steps=9: must be of the sampler. Try sampler.steps=40"),
         (["sampler.steps=9"], "name what to measure with this sampler: fd@1k sampler.steps=40"),
-        (["fd@1k", "sampler.steps=[9"], r"^'sampler.steps=\[9' line 2: not valid YAML"),
+        (["fd@1k", "sampler.steps=[9"], r"^'sampler.steps=\[9' line 1: must be valid YAML"),
         (["{heldout_loss: {image: 9}}"], "unknown key 'image', did you mean 'images'"),
-        (["{heldout_loss: {images: 9"], "images: 9' line 2: not valid YAML"),
+        (["{heldout_loss: {images: 9"], "images: 9' line 1: must be valid YAML"),
     ],
 )
-def test_a_wrong_field_of_an_evaluation_is_one_line(words: list[str], message: str) -> None:
+def test_wrong_field_of_evaluation_is_one_line(words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message) as refusal:
         named_evaluations(words, EvaluationDefaults(), None)
     assert "\n" not in str(refusal.value)
 
 
-def test_an_evaluation_may_be_written_as_in_a_file() -> None:
+def test_evaluation_is_written_as_in_files() -> None:
     found = named_evaluations(
         ["{heldout_loss: {images: 64, at: [5, end]}}", "kid@1k"], EvaluationDefaults(), None
     )
@@ -140,7 +140,7 @@ def completed(lab: Lab) -> str:
     return ended_run(lab, tiny(steps=20), step=20).name
 
 
-def test_a_run_is_measured_as_named_and_said_line_by_line(
+def test_run_is_measured_as_named(
     lab: Lab,
     measured: list[Any],
     monkeypatch: pytest.MonkeyPatch,
@@ -167,7 +167,7 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
         evaluate_with(run[:6], **how)
 
 
-def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
+def test_one_mistake_is_raised_at_the_end(
     lab: Lab, measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, one = completed(lab), evaluate.measuring
@@ -187,7 +187,7 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
         evaluate_with(run, "heldout_loss at 15", "heldout_loss", root=str(lab.root))
 
 
-def test_a_sweep_is_measured_where_its_runs_have_ended(lab: Lab) -> None:
+def test_completed_runs_of_sweep_are_measured(lab: Lab) -> None:
     plan = planned()
     store_plan(lab.sweep("budgeted"), plan)
     with pytest.raises(UserError, match=r"^budgeted: no run has finished training$"):
@@ -199,22 +199,15 @@ def test_a_sweep_is_measured_where_its_runs_have_ended(lab: Lab) -> None:
     assert [spec.kind for spec in found[0][1]] == ["heldout_loss"]
 
 
-@pytest.mark.parametrize(
-    ("state", "step", "ready"),
-    [
-        (RunState.COMPLETED, 10, [None, 5, 10]),
-        (RunState.STOPPED, 9, [None, 5]),
-    ],
-)
-def test_steps_that_a_run_has_reached_are_measured(
-    state: RunState, step: int, ready: list[Any], lab: Lab
-) -> None:
-    run = ended_run(lab, tiny(steps=20), state, step=step).name
-    ((_, specs),), _ = to_measure(lab, run, ["heldout_loss at 5, 10, end"], None)
-    assert sorted(map(str, (spec.step for spec in specs))) == sorted(map(str, ready))
+def test_named_steps_are_those_of_the_run(lab: Lab) -> None:
+    run = completed(lab)
+    ((_, specs),), _ = to_measure(lab, run, ["heldout_loss at 5, 50%, end"], None)
+    assert {spec.step for spec in specs} == {5, 10, None}
+    with pytest.raises(UserError, match="21"):
+        to_measure(lab, run, ["heldout_loss at 21"], None)
 
 
-def test_a_lab_is_asked_for_only_where_no_folder_of_weights_is_named(
+def test_exported_weights_need_no_lab(
     in_folder: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match=r"absent is no such folder"):
@@ -226,7 +219,7 @@ def test_a_lab_is_asked_for_only_where_no_folder_of_weights_is_named(
     assert spec.reference.name == "imagenet512"
 
 
-def test_a_sampler_that_the_run_cannot_have_is_refused_before_anything_is_measured(
+def test_impossible_sampler_is_refused_first(
     lab: Lab,
 ) -> None:
     with pytest.raises(UserError, match=r"sampler\.solver"):
@@ -234,7 +227,7 @@ def test_a_sampler_that_the_run_cannot_have_is_refused_before_anything_is_measur
 
 
 @pytest.mark.parametrize("command", ["evaluate", "sweep", "train"])
-def test_another_file_under_the_name_of_a_reference_is_refused_where_all_is_measured(
+def test_changed_reference_file_is_refused(
     command: str, lab: Lab, in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, file = completed(lab), in_folder / "coco.npz"

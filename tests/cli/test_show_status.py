@@ -68,7 +68,7 @@ def test_status_needs_neither_torch_nor_pandas(tmp_path: Path) -> None:
     assert "50 pending" in done.stdout and "... and 10 more" in done.stdout
 
 
-def test_a_sweep_is_watched_until_its_driver_and_its_runs_have_ended(
+def test_watch_ends_with_driver_and_runs(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Records are read every two seconds; a change is a line."""

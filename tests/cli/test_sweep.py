@@ -13,7 +13,7 @@ import pytest
 
 from tests.pretender import Pretender, ended_run
 from tread_lab.analysis.figures import catalogue
-from tread_lab.cli import drive
+from tread_lab.cli import launch
 from tread_lab.cli.main import main
 from tread_lab.config import UserError
 from tread_lab.config.errors import Unavailable
@@ -76,9 +76,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch, drawn: list[str]) -> Any:
     return made
 
 
-def test_figures_are_drawn_again_after_runs_that_were_open(
-    drawn: list[str], pretended: Any
-) -> None:
+def test_figures_follow_every_new_result(drawn: list[str], pretended: Any) -> None:
     lab = ended(state=RunState.DIVERGED)
     assert main(COMMAND) == 0
     (run, *_) = load_sweep("s.yaml", "evaluate=[]", path="lab").plan.tasks
@@ -96,7 +94,7 @@ def test_figures_are_drawn_again_after_runs_that_were_open(
     assert main(COMMAND) == 0 and drawn == ["s"] * 4
 
 
-def test_figures_that_were_half_drawn_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_drawn_figures_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = ended(state=RunState.COMPLETED)
     names = list[str]()
 
@@ -118,9 +116,7 @@ def test_figures_that_were_half_drawn_are_drawn_again(monkeypatch: pytest.Monkey
     assert names == ["a", "a"] and main(COMMAND) == 0 and names == ["a", "a"]
 
 
-def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(
-    pretended: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_retry_reopens_failed_runs(pretended: Any, capsys: pytest.CaptureFixture[str]) -> None:
     lab = ended(state=RunState.FAILED)
     first, second = (trial.run for trial in load_sweep("s.yaml", path="lab").plan.trials)
     named = "running 2 failed runs again"
@@ -140,13 +136,13 @@ def test_refused_retry_leaves_failed_runs(pretended: Any, monkeypatch: pytest.Mo
     def refused(*what: object) -> None:
         raise UserError("data: must exist")
 
-    monkeypatch.setattr(drive, "preflight", refused)
+    monkeypatch.setattr("tread_lab.sweep.preflight.preflight", refused)
     assert main([*COMMAND, "--retry-failed"]) == 2
     runs = load_sweep("s.yaml", "evaluate=[]", path="lab").plan.tasks
     assert {lab.run(task.run).state() for task in runs} == {RunState.FAILED}
 
 
-def test_a_plan_has_retried_runs_in_their_order_and_a_search_those_that_it_has_begun(
+def test_plan_of_retry_counts_failed_runs(
     pretended: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended(state=RunState.FAILED)
@@ -157,7 +153,7 @@ def test_a_plan_has_retried_runs_in_their_order_and_a_search_those_that_it_has_b
     assert "running 1 failed run again" in capsys.readouterr().err, "the baseline"
 
 
-def test_a_plan_says_disk_and_writes_nothing(
+def test_plan_writes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     command = ["sweep", "s.yaml", "--root", "lab", "--device", "cpu"]
@@ -169,7 +165,7 @@ def test_a_plan_says_disk_and_writes_nothing(
     assert not Path("lab").exists()
 
 
-def test_what_no_cell_of_a_search_can_have_is_refused_in_its_plan(
+def test_impossible_search_is_refused_in_plan(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of none of its cells is it certain that it will run."""
@@ -192,18 +188,17 @@ def test_sweep_continues_with_more_hours(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    synced: list[Any] = []
-    monkeypatch.setattr(drive, "sync_if_possible", lambda lab, name: synced.append(name))
+    followed: list[str] = []
     monkeypatch.setattr(
-        drive, "tracked", lambda lab, name, tracker: synced.append(tracker) or nullcontext()
+        launch, "tracked", lambda lab, name, tracker, say: followed.append(tracker) or nullcontext()
     )
-    followed = [word for word in COMMAND if word != "--tracker=none"]
-    assert main([*followed, BOTH, "hours=1e-9"]) == 0
-    assert not pretended.done and synced == ["mlflow", "s"]
+    mlflow = [word for word in COMMAND if word != "--tracker=none"]
+    assert main([*mlflow, BOTH, "hours=1e-9"]) == 0
+    assert not pretended.done and followed == ["mlflow"]
     said = "the hours of s are over: "
     assert said in capsys.readouterr().err
     assert main([*COMMAND, BOTH, "hours=2"]) == 0
-    assert len(pretended.done) == 3 and synced[2:] == ["none"] and drawn == ["s", "s"]
+    assert len(pretended.done) == 3 and followed[1:] == ["none"] and drawn == ["s", "s"]
     out, err = capsys.readouterr()
     assert said not in err and "records: " in err and out.count("completed") == 3
 
@@ -217,7 +212,7 @@ def test_sweep_continues_with_more_hours(
         (Unavailable("disk full"), 3, False, "tread-lab: disk full"),
     ],
 )  # fmt: skip
-def test_a_mistake_of_some_runs_is_raised_after_the_conclusion(
+def test_mistake_of_run_follows_conclusion(
     error: BaseException,
     code: int,
     concluded: bool,
@@ -233,7 +228,7 @@ def test_a_mistake_of_some_runs_is_raised_after_the_conclusion(
     assert Lab.at("lab").sweep("s").stopped() == {}, "and an interrupted run is shown as that"
 
 
-def test_hours_that_are_over_are_no_interruption(
+def test_hours_over_is_not_an_interruption(
     pretended: Any, drawn: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pretended.error = Interrupted()
@@ -245,15 +240,13 @@ def test_hours_that_are_over_are_no_interruption(
     ("setting", "longest_first"),
     [({}, True), ({"sources": {"sweep": {"hours": 2}}}, True), ({"stop_early": "asha"}, False)],
 )
-def test_the_longest_run_is_first_where_the_order_decides_nothing_else(
-    setting: dict[str, Any], longest_first: bool
-) -> None:
+def test_longest_run_starts_first(setting: dict[str, Any], longest_first: bool) -> None:
     axis = {"train.steps": [100, 300, 200]}
     Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axis, "baseline": None}))
     planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
     plan = replace(planned.plan, **setting)
     open_tasks = plan.open_tasks(planned.lab)
-    queue = drive._queue(planned.lab, plan, open_tasks)
+    queue = launch._queue(planned.lab, plan, open_tasks)
     tasks = [queue.next() for _ in range(3)]
     steps = [task.spec.train.steps for task in tasks if task is not None]
     assert steps == ([300, 200, 100] if longest_first else [100, 300, 200])
@@ -263,12 +256,12 @@ def test_baselines_come_before_longer_runs() -> None:
     axes = {"route": ["2->8"], "train.steps": [100, 300]}
     Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axes, "seeds": [0, 1]}))
     planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
-    queue = drive._queue(planned.lab, planned.plan, planned.plan.open_tasks(planned.lab))
+    queue = launch._queue(planned.lab, planned.plan, planned.plan.open_tasks(planned.lab))
     tasks = [task for _ in range(8) if (task := queue.next()) is not None]
     assert [bool(task.spec.routes) for task in tasks] == [False] * 4 + [True] * 4
 
 
-def test_a_search_runs_though_the_runs_that_its_forecast_stands_on_have_ended(
+def test_search_runs_beside_finished_grid(
     pretended: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree = {

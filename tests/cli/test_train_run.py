@@ -42,7 +42,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.task(37)
-def test_a_run_of_two_processes_has_the_losses_of_one(in_folder: Path) -> None:
+def test_two_processes_have_the_losses_of_one(in_folder: Path) -> None:
     words = [*SMALL, "train.batch=4", "execution.log_every=1", "evaluate=[]", "--device", "cpu"]
     losses = []
     for count in (1, 2):
@@ -65,7 +65,7 @@ def test_a_run_of_two_processes_has_the_losses_of_one(in_folder: Path) -> None:
         ),
     ],
 )
-def test_an_impossible_number_of_devices_is_refused(
+def test_impossible_device_count_is_refused(
     words: list[str],
     said: str,
     in_folder: Path,
@@ -78,7 +78,7 @@ def test_an_impossible_number_of_devices_is_refused(
 
 
 @pytest.mark.task(32)
-def test_a_run_is_trained_measured_and_shown_and_then_complete(
+def test_run_is_trained_measured_and_shown(
     in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
@@ -92,7 +92,7 @@ def test_a_run_is_trained_measured_and_shown_and_then_complete(
     assert main(["export", run.name, "out", "--step", "2"]) == 0
 
 
-def test_what_a_run_and_its_parents_lack_is_checked_and_run_with_the_options(
+def test_parents_run_before_with_options(
     in_folder: Path, tasks: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     then = "then={routes: [], train: {steps: 1, warmup: 0}}"
@@ -116,7 +116,7 @@ def test_what_a_run_and_its_parents_lack_is_checked_and_run_with_the_options(
         (RunState.FAILED, ["--retry-failed"], 0, RunState.COMPLETED),
     ],
 )
-def test_a_failed_run_is_unfinished_and_is_run_again_where_it_is_asked(
+def test_failed_run_is_retried_on_request(
     state: RunState,
     words: list[str],
     code: int,
@@ -131,14 +131,14 @@ def test_a_failed_run_is_unfinished_and_is_run_again_where_it_is_asked(
     assert main([*SMALL, HELDOUT, *HOW, *words]) == code and folder.state() is after
 
 
-def test_a_run_without_its_measurements_is_unfinished(
+def test_unmeasured_run_is_unfinished(
     in_folder: Path, tasks: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tread_lab.records.run_folder.EvaluationFolder.write", lambda *what: None)
     assert main([*SMALL, HELDOUT, *HOW]) == 1
 
 
-def test_an_interrupted_run_says_how_it_goes_on(
+def test_interrupted_run_says_how_to_continue(
     in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given: list[Task] = []

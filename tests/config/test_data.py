@@ -1,4 +1,4 @@
-"""The factors of latents follow from what a source holds; images have no factor of a decoder."""
+"""The factors of latents follow from what a source holds; what changes no sample is forgotten."""
 
 from __future__ import annotations
 
@@ -19,35 +19,26 @@ from tread_lab.config import DataSpec, signature
         ("latents", 1.0, 0.5, (1.0, 0.5)),
         ("shards", None, None, (1.0, 0.18215)),
         ("shards", 0.5, None, (0.5, None)),
-        ("shards", 0.5, 0.5, (0.5, None)),
+        ("shards", None, 0.5, (1.0, 0.5)),
         ("folder", None, 0.5, (0.5, None)),
         ("images", None, 0.5, (1.0, None)),
         ("safetensors", None, 0.5, (1.0, 0.5)),
     ],
 )
-def test_factors_that_a_spec_leaves_out(
-    source: str,
-    scale: float | None,
-    decoder_scale: float | None,
-    scales: tuple[float, float | None],
+def test_factors_follow_from_the_source(
+    source: str, scale: float | None, decoder_scale: float | None, scales: tuple[Any, Any]
 ) -> None:
     spec = DataSpec(source=source, scale=scale, decoder_scale=decoder_scale)
     assert (spec.scale, spec.decoder_scale) == scales
-
-
-def test_what_a_spec_says_comes_before_what_its_source_holds() -> None:
-    spec = DataSpec(source="shards", decoder_scale=0.5)
-    assert (spec.scale, spec.decoder_scale, spec.scales) == (1.0, 0.5, (1.0, 0.5))
-    assert DataSpec(source="latents", scale=0.5).scales == (0.5, 0.5)
-    assert DataSpec().scales == (1.0, 1.0)
+    assert spec.scales == (scales[0], scales[0] if scales[1] is None else scales[1])
     tars = DataSpec(source="shards", scale=0.5, decoder_scale=0.5, normalise=True)
     assert tars.decoder_scale == 0.5  # which a scale of normalised channels does not say
-    given = [
-        (source, said) for source in ("safetensors", "latents") for said in (None, True, False)
-    ]
-    assert [DataSpec(source=source, normalise=said).normalised for source, said in given] == [
-        True, True, False, False, True, False
-    ]  # fmt: skip
+
+
+def test_spec_decides_normalisation_before_its_source() -> None:
+    for source, usual in (("safetensors", True), ("latents", False)):
+        said = [DataSpec(source=source, normalise=n).normalised for n in (None, True, False)]
+        assert said == [usual, True, False]
 
 
 @pytest.mark.parametrize(
@@ -58,18 +49,17 @@ def test_what_a_spec_says_comes_before_what_its_source_holds() -> None:
         ("shards", {"flips": False, "posterior": "mean", "normalise": False}, False),
         ("folder", {"flips": False, "normalise": False}, False),
         ("images", {"flips": False, "posterior": "mean", "normalise": True}, False),
+        ("images", {"decoder_range": "unit"}, False),
         ("fashion16", {"flips": False, "normalise": True, "scale": 2.0}, False),
         ("latents", {"flips": False}, True),
-        ("latents", {"posterior": "mean"}, True),
         ("safetensors", {"normalise": False}, True),
         ("shards", {"normalise": True}, True),
         ("folder", {"posterior": "mean"}, True),
         ("images", {"scale": 2.0}, True),
-        *((s, {"decoder_range": "unit"}, True) for s in ("latents", "folder", "safetensors")),
-        ("images", {"decoder_range": "unit"}, False),
+        ("latents", {"decoder_range": "unit"}, True),
     ],
 )
-def test_what_changes_no_sample_is_no_part_of_the_data(
+def test_options_count_where_a_source_has_them(
     source: str, said: dict[str, Any], counts: bool
 ) -> None:
     plain, spec = DataSpec(source=source), DataSpec(source=source, **said)

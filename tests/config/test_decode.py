@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.frozen import not_frozen
+from tread_lab import config
 from tread_lab.config import RunSpec, UserError, decode, encode, signature
 
 TRAIN = st.fixed_dictionaries(
@@ -40,12 +42,16 @@ RUNS = st.fixed_dictionaries(
 
 @settings(deadline=None, max_examples=50)
 @given(RUNS)
-def test_decode_after_encode_is_the_identity(tree: dict[str, Any]) -> None:
+def test_decode_inverts_encode(tree: dict[str, Any]) -> None:
     spec = decode(RunSpec, tree)
     again = decode(RunSpec, dict(reversed(encode(spec).items())))
     assert again == spec and signature(again) == signature(spec)
     child = decode(RunSpec, {**encode(spec), "init_from": {"run": encode(spec)}})
     assert child.ancestors[-1].network == spec.network and signature(child) != signature(spec)
+
+
+def test_specs_are_frozen() -> None:
+    assert not_frozen(config) == set()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,9 +85,7 @@ class Whole:
         ("pair", {(2.0, 3): (2, 3.0)}, [[1], [1, math.inf], [1.5, 1], "a", {}]),
     ],
 )
-def test_value_is_what_its_type_says_or_refused(
-    name: str, accepted: dict[Any, Any], refused: list[Any]
-) -> None:
+def test_value_has_its_type(name: str, accepted: dict[Any, Any], refused: list[Any]) -> None:
     for written, meant in accepted.items():
         found = getattr(decode(Whole, {name: written}), name)
         assert (type(found), found) == (type(meant), meant)

@@ -1,4 +1,4 @@
-"""Claims about evaluations and the steps that they measure."""
+"""Claims about evaluations, the steps that they measure, and the features of their metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
-import torch
 
 from tread_lab.config import RunSpec, SamplerSpec, UserError, decode, signature
 from tread_lab.config.evaluation import (
@@ -21,7 +20,20 @@ from tread_lab.config.evaluation import (
     decode_evaluations,
     respaced,
 )
-from tread_lab.config.metrics import ReferenceSpec
+from tread_lab.config.metrics import (
+    DINOV2,
+    INCEPTION,
+    METRICS,
+    ReferenceSpec,
+    by_extractor,
+    extractor_for,
+)
+from tread_lab.records.metric_names import sample_metric
+
+
+def names(items: Any, **more: Any) -> list[tuple[Any, ...]]:
+    found = decode_evaluations(items, **more)
+    return [(spec.metrics, spec.count, spec.step) for spec in found]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -34,13 +46,8 @@ from tread_lab.config.metrics import ReferenceSpec
         [{"samples": {"metrics": ["fid"], "count": 10_000, "at": [50_000, "25%", "end"]}}],
     ],
 )
-def test_steps_are_written_as_a_text_a_list_or_a_key(items: list[Any]) -> None:
-    specs = decode_evaluations(items)
-    assert [(s.metrics, s.count, s.step) for s in specs if isinstance(s, SamplesSpec)] == [
-        (("fid",), 10_000, 50_000),
-        (("fid",), 10_000, "25%"),
-        (("fid",), 10_000, None),
-    ]
+def test_spellings_of_steps_agree(items: list[Any]) -> None:
+    assert names(items) == [(("fid",), 10_000, step) for step in (50_000, "25%", None)]
 
 
 @pytest.mark.parametrize(
@@ -51,82 +58,49 @@ def test_steps_are_written_as_a_text_a_list_or_a_key(items: list[Any]) -> None:
         (["50%", 5, 10, None], 10, [5, None]),
     ],
 )
-def test_a_share_is_the_nearest_step_and_equal_steps_are_one(
-    shares: list[Any], total: int, steps: list[int | None]
-) -> None:
-    specs = [HeldoutSpec(step=share) for share in shares]
-    assert [spec.step for spec in at_steps(specs, total)] == steps
+def test_share_is_the_nearest_step(shares: list[Any], total: int, steps: list[Any]) -> None:
+    assert [s.step for s in at_steps([HeldoutSpec(step=x) for x in shares], total)] == steps
     with pytest.raises(UserError, match=rf"step {total + 1} lies beyond the {total} steps of tra"):
         at_steps([HeldoutSpec(step=total + 1)], total)
 
 
-RUN = {"model": "DiT-S/2"}
-
-
-def test_a_process_has_its_own_solvers_and_those_of_every_ode() -> None:
+def test_solvers_belong_to_their_process() -> None:
     own = {"edm": "heun euler", "flow": "heun heun_full euler sde", "ddpm": "heun euler ddpm ddim"}
     for process, solver in itertools.product(own, SOLVERS.built_in):
         refusal = pytest.raises(UserError, match=f"for the process {process}, got {solver}")
+        run = decode(RunSpec, {"model": "DiT-S/2", "process": process})
         with nullcontext() if solver in own[process].split() else refusal:
-            check_solver(decode(RunSpec, {**RUN, "process": process}), SamplerSpec(solver=solver))
-
-
-def test_a_chain_rounds_the_sum_of_its_strides() -> None:
-    """As OpenAI's code does; only where a step lies half-way does that decide."""
-
-    def exact(n: int) -> list[int]:
-        return torch.linspace(0, 999, n, dtype=torch.float64).round().long().tolist()
-
-    differing = {n for n in range(2, 1001) if respaced(n) != exact(n)}
-    assert {21, 27, 35} <= differing and all(n % 2 for n in differing)
-    assert not {5, 10, 20, 25, 50, 100, 250, 1000} & differing
-    assert respaced(1) == [999]
-
-
-def test_the_sde_ends_as_sits_unless_told_otherwise_and_no_other_solver_has_a_last_step() -> None:
+            check_solver(run, SamplerSpec(solver=solver))
     assert SamplerSpec(solver="sde").last_step == 0.04
     assert SamplerSpec(solver="sde", last_step=0.1).last_step == 0.1
     assert signature(SamplerSpec(last_step=0.1)) == signature(SamplerSpec())
+    assert respaced(1) == [999]
 
 
-def names(items: Any, **more: Any) -> list[tuple[Any, ...]]:
-    found = decode_evaluations(items, **more)
-    assert all(isinstance(spec, SamplesSpec) for spec in found)
-    return [(spec.metrics, spec.count, spec.step) for spec in found]  # type: ignore[union-attr]
-
-
-def test_metrics_of_the_same_images_are_one_evaluation() -> None:
-    assert names(["fd@1k", "KID@1K", "fd@1k", "fd@500"]) == [
-        (("fd", "kid"), 1000, None),
-        (("fd",), 500, None),
-    ]
-    assert names(["fd@1k at 5, end", "kid@1k at 5"]) == [
-        (("fd", "kid"), 1000, 5),
-        (("fd",), 1000, None),
-    ]
+def test_metrics_of_equal_images_share_an_evaluation() -> None:
+    merged = [(("fd", "kid"), 1000, None), (("fd",), 500, None)]
+    assert names(["fd@1k", "KID@1K", "fd@1k", "fd@500"]) == merged
+    at_5 = [(("fd", "kid"), 1000, 5), (("fd",), 1000, None)]
+    assert names(["fd@1k at 5, end", "kid@1k at 5"]) == at_5
     other = {"samples": {"metrics": ["kid"], "count": 1000, "sampler": {"steps": 9}}}
     assert len(decode_evaluations(["fd@1k", other])) == 2
     loss = ["heldout_loss at 10", 20, {"heldout_loss": {"at": 10}}, {"heldout_loss": {"levels": 2}}]
     steps = (HeldoutSpec(step=10), HeldoutSpec(step=20))  # a number goes on with the steps
     assert decode_evaluations(loss) == (*steps, HeldoutSpec(levels=2))
-    assert SamplesSpec(metrics=("fd", "kid", "fd"), count=1000).metrics == ("fd", "kid")
 
 
-def test_an_evaluation_takes_its_own_reference_before_that_of_all() -> None:
-    file = ReferenceSpec(name="coco")
-    items = ["fid@1k", "fid[heldout]@1k", "is@1k", {"samples": {"metrics": ["fid"], "count": 500,
-                                                                "reference": "other"}}]  # fmt: skip
-    found = decode_evaluations(items, EvaluationDefaults(reference=file))
+def test_own_settings_precede_the_experiments() -> None:
+    usual = EvaluationDefaults(sampler={"steps": 5}, reference=ReferenceSpec(name="coco"))
+    other = {"samples": {"metrics": ["fid"], "count": 500, "reference": "other"}}
+    found = decode_evaluations(["fid@1k", "fid[heldout]@1k", "is@1k", other], usual)
     references = [(s.metrics, s.reference and s.reference.name) for s in found]  # type: ignore[union-attr]
     assert references == [(("fid", "is"), "coco"), (("fid",), None), (("fid",), "other")]
-    (score,) = decode_evaluations(["is@1k"], EvaluationDefaults(reference=file))
-    assert score.reference is None  # type: ignore[union-attr]
-    made = SamplesSpec(metrics=("fd",), count=1000)
-    usual = EvaluationDefaults(sampler={"steps": 5}, reference=file)
-    assert decode_evaluations([made], usual) == (made,)
+    assert {s.sampler.steps for s in found} == {5}  # type: ignore[union-attr]
+    (score,) = decode_evaluations(["is@1k"], usual)
+    assert score.reference is None, "it compares with no real image"  # type: ignore[union-attr]
 
 
-def test_a_probe_has_the_images_levels_and_pick_of_its_experiment() -> None:
+def test_first_planned_probe_is_the_usual_one() -> None:
     planned = ["heldout_loss at 5", {"heldout_loss": {"images": 64, "levels": 2, "pick": "even"}}]
     usual = EvaluationDefaults().with_probes(decode_evaluations(planned[1:]))
     asked = ["heldout_loss", {"heldout_loss": {"images": 8}}, "layer_similarity at 5"]
@@ -137,3 +111,36 @@ def test_a_probe_has_the_images_levels_and_pick_of_its_experiment() -> None:
     )
     first = EvaluationDefaults().with_probes(decode_evaluations(planned))
     assert first.heldout_loss == HeldoutSpec(), "the first one, at whatever step"
+
+
+@pytest.mark.parametrize("source", ["fashion16", "latents"])
+def test_fid_has_inception_features_alone(source: str) -> None:
+    assert extractor_for("fd_dinov2", source) == DINOV2
+    for metric in set(METRICS) - {"fd", "fd_dinov2"}:
+        extractor = extractor_for(metric, source)
+        name = sample_metric(metric, extractor, 1000, heldout=False)
+        assert (extractor == INCEPTION) == (name == f"{metric}@1k")
+
+
+def test_metrics_are_grouped_by_extractor() -> None:
+    found = by_extractor(["fd", "fid", "precision", "is"], "fashion16")
+    assert found == {"fashion16-v1": ("fd", "precision"), INCEPTION: ("fid", "is")}
+    assert extractor_for("precision", "latents") == INCEPTION
+    for metric, said in (("fd", "'latents' has none; ask for fid"), ("recal", "'recall'")):
+        with pytest.raises(UserError, match=said):
+            extractor_for(metric, "latents")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "path"),
+    [
+        ("imagenet256", "imagenet256", None),
+        ("/x/VIRTUAL_imagenet256_labeled.npz", "imagenet256", "/x/VIRTUAL_imagenet256_labeled.npz"),
+        ("VIRTUAL_imagenet512.npz", "imagenet512", "VIRTUAL_imagenet512.npz"),
+        ("x/coco.npz", "coco", "x/coco.npz"),
+        ("x/coco", "coco", "x/coco"),
+    ],
+)
+def test_reference_is_named_for_its_file(text: str, name: str, path: str | None) -> None:
+    assert decode(ReferenceSpec, text) == ReferenceSpec(name=name, path=path)
+    assert SamplesSpec(metrics=("fd", "kid", "fd"), count=1000).metrics == ("fd", "kid")

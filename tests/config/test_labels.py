@@ -59,7 +59,7 @@ BY_ROWS = route(1, 4, selection="rows")
         ),
     ],
 )
-def test_a_cell_tells_its_routes_their_rate_and_every_other_axis(
+def test_cell_label_tells_routes_and_axes(
     cell: dict[str, Any], routes: list[Any], label: str
 ) -> None:
     for start in ({}, {"init_from": {"run": {"model": MODEL, "routes": routes}}}):
@@ -87,9 +87,7 @@ DENSE = {"model": MODEL, "init_from": {"run": ROUTED}}
         ({**ROUTED, "init_from": {"run": DENSE}}, "2->3 s=0.5 then dense then 2->3 s=0.5 seed 0"),
     ],
 )
-def test_a_run_tells_its_parents_routes_its_bypass_and_what_else_it_trains(
-    tree: dict[str, Any], label: str
-) -> None:
+def test_run_label_tells_parents_and_bypass(tree: dict[str, Any], label: str) -> None:
     assert run_label(decode(RunSpec, tree)) == label
 
 
@@ -135,28 +133,26 @@ THEN = {"then": {"routes": [], "train": {"steps": 10, "warmup": 0}}}
         ),
     ],
 )
-def test_runs_of_a_sweep_are_told_apart_by_what_they_serve(
-    sweep: dict[str, Any], labels: list[str]
-) -> None:
+def test_run_labels_tell_runs_apart(sweep: dict[str, Any], labels: list[str]) -> None:
     assert sorted(run_labels(planned(**sweep)).values()) == [f"{own} seed 0" for own in labels]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_no_two_runs_of_a_shipped_sweep_share_a_label(name: str) -> None:
+def test_shipped_sweeps_have_distinct_labels(name: str) -> None:
     _, spec, experiment = load_sweep(f"{name}.yaml", [])
     found = expand(spec, experiment, DEVICE, lambda run: run.train.steps)
     labels = run_labels(found.trials)
     assert len(set(labels.values())) == len(labels)
 
 
-def test_a_baseline_has_only_the_values_that_all_its_trials_share() -> None:
+def test_baseline_cell_has_shared_values() -> None:
     pairs = [("fp32", "identity"), ("fp32", "v1_sum"), ("bf16", "v1_sum"), ("bf16", "identity")]
     cells = [{"route": "2->8", "precision": p, "bypass.re_entry": r} for p, r in pairs]
     found = with_baseline_cells(planned(trials=cells))
     assert [t.cell for t in found[:2]] == [{"precision": "fp32"}, {"precision": "bf16"}]
 
 
-def test_baselines_that_no_axis_tells_apart_are_told_apart_by_their_fields() -> None:
+def test_computed_baselines_are_told_by_fields() -> None:
     axes = {"route": ["0->1", "0->3"]}
     trials = planned(fixed={"train.lr": "=0.01/length"}, axes=axes, seeds=[0, 1])
     labels = [cell_label(t) for t in with_baseline_cells(trials) if t.role == "baseline"]

@@ -1,20 +1,26 @@
-"""Equal runs are equal specs: what has no effect is not part of a run."""
+"""What has no effect is not part of a run; settings follow its length, or are refused."""
 
 from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.four_sweeps import same_as_stored
-from tread_lab.config import RunSpec, decode, encode
+from tests.sweep.plans import tiny
+from tread_lab.config import RunSpec, TrainSpec, UserError, decode, encode
+from tread_lab.config.lengths import check_treatments, ema_notices
+from tread_lab.config.recipe import EmaSpec
 from tread_lab.config.run import steps_alike
+from tread_lab.methods.repa.spec import RepaSpec
 
+STORED = Path(__file__).parent / "stored"
 BASE = {"model": "DiT-S/2", "routes": ["2->8"], "train": {"steps": 100}}
 
 
-def test_a_phase_of_routes_is_settled_in_steps_and_a_whole_one_is_not_signed() -> None:
+def test_phase_of_routes_is_settled_in_steps() -> None:
     """Of each beginning and end the steps, whether a record says that they are alike, and what
     SPRINT drops of its paths in dense ones."""
     first, last = (0, 1, 5, 0.125, 0.127, 1.0, 500), (None, 0, 7, 50, 99, 100, 0.5, 0.509, 1.0, 500)
@@ -27,13 +33,11 @@ def test_a_phase_of_routes_is_settled_in_steps_and_a_whole_one_is_not_signed() -
         parts = [f"{part.start}..{part.stop} {how}" for (part, _), how in zip(run.phases, on)]
         alike = "alike" if steps_alike(encode(run)) else "of two kinds"
         lines.append(f"{begin} to {end}: {', '.join(parts)}, {alike}, {fields}, path-drop {drop}")
-    same_as_stored(Path(__file__).parent / "stored" / "phases.txt", "\n".join(lines) + "\n")
-    dense, none = ({**BASE, **tree} for tree in ({"routes": []}, {"train": {"steps": 0}}))
-    assert decode(RunSpec, dense).phases == ((range(100), ()),)
-    assert decode(RunSpec, none).phases == ()
+    same_as_stored(STORED / "phases.txt", "\n".join(lines) + "\n")
+    assert decode(RunSpec, {**BASE, "train": {"steps": 0}}).phases == ()
 
 
-def test_how_a_parent_was_initialised_is_none_of_its_childs_concern() -> None:
+def test_parents_initialisation_is_not_inherited() -> None:
     model = {"depth": 4, "width": 16, "heads": 2}
     parent = {"model": {**model, "init": "official_code"}}
     child = decode(RunSpec, {"model": model, "init_from": {"run": parent}})
@@ -41,22 +45,53 @@ def test_how_a_parent_was_initialised_is_none_of_its_childs_concern() -> None:
 
 
 @pytest.mark.parametrize(("fp32_block", "blocks"), [("j", {8, 11}), ("j+1", {9}), ("off", set())])
-def test_the_blocks_in_fp32_are_those_at_the_ends_of_routes(
-    fp32_block: str, blocks: set[int]
-) -> None:
+def test_fp32_blocks_follow_the_ends_of_routes(fp32_block: str, blocks: set[int]) -> None:
     tree = {"model": "DiT-S/2", "routes": ["2->8", "10->11"], "fp32_block": fp32_block}
     assert decode(RunSpec, tree).fp32_blocks == blocks  # there is no block 12 behind the last
-    of = {p: decode(RunSpec, {**tree, "precision": p}) for p in ("fp32", "tf32", "fp16")}
-    assert {p: run.fp32_blocks for p, run in of.items()} == {
-        "fp32": set(), "tf32": set(), "fp16": blocks
-    }  # fmt: skip
-    assert {of["fp32"].fp32_block, of["tf32"].fp32_block} == {"off"}  # nothing is rounded there
 
 
-def test_a_dense_run_of_the_same_size_has_no_parent_and_the_eldest_is_first() -> None:
-    eldest = {**BASE, "seed": 1}
-    parent = {**BASE, "seed": 2, "init_from": {"run": eldest}}
-    child = decode(RunSpec, {**BASE, "seed": 3, "init_from": {"run": parent}})
-    assert [run.seed for run in child.ancestors] == [1, 2]
-    dense = child.dense()
-    assert (dense.routes, dense.init_from, dense.seed, dense.train.steps) == ((), None, 3, 100)
+def test_aligned_block_follows_the_depth() -> None:
+    written, depths = (None, 0, 2, "B-1", "1/2", 0.25), (3, 4, 5, 8, 12, 13, 24, 28)
+    lines = [
+        f"{block} of {depths}: {[RepaSpec(block=block).block_of(depth) for depth in depths]}"
+        for block in written
+    ]
+    same_as_stored(STORED / "aligned.txt", "\n".join(lines) + "\n")
+
+
+def test_shares_of_steps_become_steps() -> None:
+    assert EmaSpec(halflife=0.5).at(10) ** 5 == pytest.approx(0.5)
+    assert EmaSpec(halflife=0.5).at(0) == EmaSpec().decay == 0.9999
+    assert EmaSpec(decay=0.99).at(10) == EmaSpec(decay=0.99).at(400_000) == 0.99
+    assert EmaSpec(decay=0.97).initial(50) == pytest.approx(0.97**50)
+    assert [TrainSpec(steps=7, warmup=share).warmup for share in (0.2, 0.25, 0.3)] == [1, 2, 2]
+
+
+def run(**changes: Any) -> RunSpec:
+    tree = encode(tiny(steps=60, routes=["0->1"]))
+    train = {**tree["train"], **changes.pop("train", {})}
+    return decode(RunSpec, {**tree, "train": train, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"train": {"ema": 0.9999}}, "^train.ema: after 60 steps the EMA still holds 99% of the"),
+        ({"train": {"ema": {"halflife": 2.0}}}, "^train.ema: after 60 steps .* holds 71%"),
+        ({"train": {"warmup": 60}}, r"^train.warmup: must be below train.steps \(60\), got 60"),
+        ({"routes_from": 60}, "^routes_from: must be below the step 60 at which the routes end"),
+        ({"routes_from": 9, "routes_until": 9}, "^routes_from: must be below the step 9 at which"),
+    ],
+)
+def test_setting_without_effect_is_refused(changes: dict[str, Any], said: str) -> None:
+    check_treatments([run(), run(routes_until=0), run(train={"steps": 0, "ema": 0.9999})])
+    child = decode(RunSpec, {**encode(run()), "init_from": {"run": encode(run(**changes))}})
+    for wrong in (run(**changes), child):
+        with pytest.raises(UserError, match=said):
+            check_treatments([run(), wrong])
+
+
+def test_share_of_initial_weights_is_said() -> None:
+    assert not list(ema_notices([run(train={"ema": 0.95})]))
+    (line,) = ema_notices([run(), run(train={"ema": 0.98})])
+    assert "30% of the initial weights" in line

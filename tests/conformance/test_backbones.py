@@ -198,7 +198,7 @@ class TestInitialisation:
         trained = sum(p.numel() for p in perturbed(model).parameters() if p.requires_grad)
         assert cost(run(model)).parameters == trained
 
-    def test_adaln_zero_starts_as_nothing_and_its_blocks_as_the_identity(self, model: str) -> None:
+    def test_adaln_zero_starts_as_the_identity(self, model: str) -> None:
         network = fresh_network(run(model))
         assert isinstance(network, DiT)
         watch = Watch(network)
@@ -216,7 +216,7 @@ class TestInitialisation:
                 bound = (6 / (rows + columns)) ** 0.5  # Xavier's
                 assert 0.9 * bound < float(parameter.detach().abs().max()) <= bound, name
 
-    def test_the_seed_names_the_weights_and_only_the_zeros_differ(self, model: str) -> None:
+    def test_seed_names_the_weights(self, model: str) -> None:
         zero = fresh_network(run(model)).state_dict()
         spec = run(model, init="official_code")
         official = fresh_network(spec).state_dict()
@@ -250,7 +250,7 @@ class TestConditioning:
         assert not torch.allclose(before, after, atol=1e-4)
         assert not torch.allclose(before.flip(2), after, atol=1e-4)
 
-    def test_each_part_is_shifted_scaled_and_gated_in_the_published_order(self, model: str) -> None:
+    def test_parts_are_modulated_in_published_order(self, model: str) -> None:
         network = perturbed(model)
         block: Any = network.blocks[0]
         x, c = draws.normal((B, SIDE**2, 32), "tokens"), draws.normal((B, 32), "conditioning")

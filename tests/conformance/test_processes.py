@@ -102,7 +102,7 @@ class ProcessConformance:
         x = SOLVERS["heun"](self.velocity, start, levels)
         torch.testing.assert_close(x, MU + S * noise, atol=2e-3, rtol=0)
 
-    def test_levels_grow_with_u_and_the_grid_ends_at_zero(self) -> None:
+    def test_levels_grow_and_grid_ends_at_zero(self) -> None:
         level_B = self.process.level(torch.linspace(0, 0.999, 50))
         assert (level_B > 0).all() and (level_B.diff() > 0).all()
         grid = self.process.grid(SamplerSpec(steps=7))
@@ -176,11 +176,11 @@ class TestDDPM(ProcessConformance):
         """Var(eps | z) = S^2 / (S^2 + sigma^2)."""
         return S**2 / (S**2 + level_B**2)
 
-    def test_random_steps_leave_the_distribution_of_the_data(self) -> None:
+    def test_random_steps_keep_the_distribution(self) -> None:
         assert_moments(self.drawn(SamplerSpec(solver="ddpm", steps=100), 100), MU, S)
 
 
-def test_the_sde_leaves_the_moments_that_its_linear_steps_have() -> None:
+def test_sde_has_the_moments_of_linear_steps() -> None:
     """On N(MU, S^2) a step of SiT's SDE is linear, so that mean and variance follow exactly."""
     sampler = SamplerSpec(solver="sde", steps=250)
     levels = TestFlow.process.grid(sampler)

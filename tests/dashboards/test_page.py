@@ -10,11 +10,10 @@ import pytest
 
 from tests.synthetic import small, write_sweep
 from tread_lab.config import UserError
-from tread_lab.dashboards.contents import contents, page_file
+from tread_lab.dashboards.contents import contents, page_file, versus, versus_file
 from tread_lab.dashboards.panel import curve, differences
 from tread_lab.dashboards.search import search_charts, study_of
-from tread_lab.dashboards.sweeps import sweep_lines
-from tread_lab.dashboards.versus import versus, versus_file
+from tread_lab.dashboards.server import sweep_lines
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.results import ranking_key, trials_frame

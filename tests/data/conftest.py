@@ -15,7 +15,7 @@ from tests.made_data import normal, write_arrays
 from tests.stand_ins import write_autoencoder, write_images
 from tread_lab.config import DataSpec
 from tread_lab.data import open_data
-from tread_lab.data.scaled import Split
+from tread_lab.data.stored import Split
 
 Member = tuple[str, bytes]
 

@@ -17,7 +17,7 @@ from tread_lab.data.autoencoder import VARIABLE, Encoder, levels
 from tread_lab.data.source import image_shape
 
 
-def test_levels_are_the_nearest_of_256_and_clamped() -> None:
+def test_levels_are_nearest_and_clamped() -> None:
     image = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0])
     assert levels(image).tolist() == [0, 0, 128, 255, 255]
     steps = torch.arange(256)
@@ -25,7 +25,7 @@ def test_levels_are_the_nearest_of_256_and_clamped() -> None:
     assert torch.equal(levels((steps - 0.49) / 127.5 - 1), steps.to(torch.uint8))
 
 
-def test_what_is_no_autoencoder_is_one_line_before_anything_is_loaded(
+def test_wrong_folder_is_one_line(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
@@ -37,7 +37,7 @@ def test_what_is_no_autoencoder_is_one_line_before_anything_is_loaded(
         opened("latents", packed)
 
 
-def test_the_range_decides_what_the_encoder_is_fed_and_what_is_decoded(
+def test_range_decides_fed_and_decoded_pixels(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("diffusers")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,9 +15,9 @@ from safetensors.torch import save_file
 from tests.data.test_folder import names, write_folder
 from tests.made_data import normal, write_arrays
 from tread_lab.config import DataSpec, UserError
-from tread_lab.data.caption_files import write_captions
-from tread_lab.data.content import check_content, content_digest
-from tread_lab.data.latents import write_manifest
+from tread_lab.data import content
+from tread_lab.data.latents import write_captions
+from tread_lab.data.source import check_content, content_digest
 from tread_lab.data.statistics import Statistics, write_statistics
 
 SHAPE = {"channels": 4, "size": 8, "classes": 7}
@@ -79,9 +78,7 @@ SETS: dict[str, tuple[Callable[[Path], DataSpec], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("source", SETS)
-def test_equal_content_under_another_path_is_equal_and_one_changed_byte_is_not(
-    source: str, tmp_path: Path
-) -> None:
+def test_digest_is_of_content_not_path(source: str, tmp_path: Path) -> None:
     make, decisive = SETS[source]
     (tmp_path / "one").mkdir()
     spec = make(tmp_path / "one")
@@ -109,14 +106,14 @@ def test_equal_content_under_another_path_is_equal_and_one_changed_byte_is_not(
     assert content_digest(there) == first
 
 
-def test_the_embedded_set_and_statistics_that_nothing_uses_have_no_part(tmp_path: Path) -> None:
+def test_unused_statistics_have_no_part(tmp_path: Path) -> None:
     assert content_digest(DataSpec()) is None
     spec = packed_set(tmp_path)
     plain = replace(spec, normalise=False)
     unused = content_digest(plain)
     (tmp_path / "statistics.json").unlink()
     assert content_digest(plain) == unused
-    with pytest.raises(UserError, match=r"data.normalise: .* holds no statistics.json"):
+    with pytest.raises(UserError, match=r"data.normalise: .* must have statistics.json"):
         content_digest(spec)
 
 
@@ -126,48 +123,25 @@ def test_absent_data_are_one_line(tmp_path: Path) -> None:
             content_digest(DataSpec(source=source, path=str(tmp_path / "gone")))
 
 
-def rewritten(path: Path, later: int = 0) -> None:
-    """Change a byte of a file, whose size stays, and its time by so many nanoseconds."""
-    times, content = path.stat(), path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + later))
-
-
-def test_a_file_is_read_unless_its_size_and_time_are_those_of_its_manifest(tmp_path: Path) -> None:
-    spec, latents = packed_set(tmp_path), tmp_path / "latents.npy"
-    first = content_digest(spec)
-    write_manifest(tmp_path, {}, [path.name for path in tmp_path.iterdir()])
-    rewritten(latents)
-    assert content_digest(spec) == first  # it was not read
-    for later in (1, -2):
-        os.utime(latents, ns=(0, latents.stat().st_mtime_ns + later))
-        assert content_digest(spec) not in (None, first)
-    os.utime(latents, ns=(0, latents.stat().st_mtime_ns + 1))
-    assert content_digest(spec) == first
-    (tmp_path / "manifest.json").write_text("damaged")
-    assert content_digest(spec) != first
-
-
-def test_what_had_to_be_read_is_kept_until_a_file_or_its_size_or_time_changes(
-    tmp_path: Path,
+def test_lab_keeps_digests_until_files_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "tars").mkdir()
-    spec, cache = tars_set(tmp_path / "tars"), tmp_path / "cache"
-    tars = [tmp_path / "tars" / name for name in ("a.tar", "b.tar")]
-    for tar in tars:
-        os.utime(tar, ns=(1, 1))
-    first = content_digest(spec, cache)
-    rewritten(tars[1])
-    assert content_digest(spec, cache) == first != content_digest(spec)
-    rewritten(tars[1], later=1)
-    assert content_digest(spec, cache) == first  # of the bytes that lie there again
-    rewritten(tars[0], later=1)
-    assert content_digest(spec, cache) != first
-    tars[0].rename(tmp_path / "tars" / "c.tar")  # equal sizes and times
-    assert content_digest(spec, cache) != first
-    assert content_digest(spec, cache) == content_digest(spec)
-    shutil.copytree(tmp_path / "tars", tmp_path / "v2")  # with the times of the files
-    rewritten(tmp_path / "v2" / "b.tar")
-    (tmp_path / "tars").rename(tmp_path / "v1")
-    (tmp_path / "tars").symlink_to("v2")
-    assert content_digest(spec, cache) == content_digest(spec)
+    read: list[str] = []
+    digest = content.sha256
+    monkeypatch.setattr(content, "sha256", lambda path: (read.append(path.name), digest(path))[1])
+    (tmp_path / "v1").mkdir()
+    tars_set(tmp_path / "v1")
+    shutil.copytree(tmp_path / "v1", tmp_path / "v2")  # with the times of the files
+    (tmp_path / "v2" / "b.tar").write_bytes(b"3")
+    for link in ("v1", "v2"):
+        (tmp_path / "tars").unlink(missing_ok=True)
+        (tmp_path / "tars").symlink_to(link)
+        spec = DataSpec(source="shards", path=str(tmp_path / "tars"))
+        found = {content_digest(spec, tmp_path / "cache") for _ in range(3)}
+        assert found == {content_digest(spec)} and sorted(read) == [
+            "a.tar",
+            "a.tar",
+            "b.tar",
+            "b.tar",
+        ]
+        read.clear()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tread_lab.data.embedded import ASSET, Fashion16
-from tread_lab.data.scaled import Split
+from tread_lab.data.stored import Split
 
 
 def _stored(name: str) -> np.ndarray:
@@ -33,7 +33,7 @@ def test_pixels_gives_back_the_nearest_stored_level(split: Split, part: str, n: 
     assert labels_N.dtype == torch.int64
 
 
-def test_images_are_normalised_by_the_training_images_to_mean_zero_and_deviation_one_half() -> None:
+def test_images_have_mean_0_deviation_half() -> None:
     train, heldout = Fashion16("train"), Fashion16("heldout")
     x_NCHW, _ = train.take(torch.arange(20_000))
     assert abs(x_NCHW.double().mean().item()) < 1e-5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.train.runs import CPU, differing, last_checkpoint, train_until
+from tests.train.runs import differing, last_checkpoint, train_until
 from tread_lab.config import RunSpec, decode
 from tread_lab.config.data import DataSpec
 from tread_lab.data import open_data
@@ -21,7 +20,6 @@ from tread_lab.methods.repa.alignment import feature_cache
 from tread_lab.methods.repa.spec import RepaSpec
 from tread_lab.records.locks import exclusive
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.train import trainer
 
 N, T, E = 150, 4, 3  # three chunks of 64, 64, 22
 
@@ -38,7 +36,7 @@ def counted(calls: list[list[int]]) -> Any:
     return counting
 
 
-def test_features_are_computed_once_in_fixed_chunks_and_read_by_number(tmp_path: Path) -> None:
+def test_features_are_computed_once(tmp_path: Path) -> None:
     calls: list[list[int]] = []
     cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
     assert next(cache.fill(counted(calls))) == 64  # and is stopped
@@ -108,7 +106,7 @@ def spec_of(latents: Path, **repa: Any) -> RunSpec:
     return decode(RunSpec, tree)
 
 
-def test_training_on_latents_encodes_each_image_once_and_resumes_bitwise(
+def test_training_encodes_each_image_once(
     latents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
@@ -127,24 +125,3 @@ def test_training_on_latents_encodes_each_image_once_and_resumes_bitwise(
     for step in (1, 8, None):  # the first stops while the cache is filled
         train_until(spec, parts.path, step)
     assert differing(whole, parts) == [] and last_checkpoint(parts).step == 12
-
-
-def test_the_targets_are_features_of_the_stored_images(
-    latents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec, folder = spec_of(latents), RunFolder(tmp_path / "lab/runs/run")
-    samples = open_data(spec.data, "train")
-    assert spec.repa is not None
-    with trainer.Trainer(spec, folder, CPU) as run:
-        with monkeypatch.context() as patch:  # a process that rank 0 has told to stop
-            patch.setattr(run, "ranks", SimpleNamespace(leads=False, go_on=lambda step: False))
-            assert [*run.prepare()] == []
-        assert run.batches.at(0).target_BNE is None
-        assert len([*run.prepare()]) == 1
-        batch = run.batches.at(0)
-        ids = run.batches._ids(0)
-    images = samples.images(ids)
-    assert images is not None and batch.target_BNE is not None
-    encoder = alignment.open_encoder(spec.repa, samples, CPU, side=4)
-    torch.testing.assert_close(batch.target_BNE.float(), encoder(images), rtol=1e-3, atol=1e-3)
-    assert torch.equal(batch.rows(slice(2, 4)).target_BNE, batch.target_BNE[2:4])

@@ -37,9 +37,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_channels_are_normalised_and_the_order_is_that_of_the_files(
-    files: Path, packed: Path
-) -> None:
+def test_channels_are_normalised_in_order_of_files(files: Path, packed: Path) -> None:
     plain_NCHW, labels_N = opened("latents", packed).take(torch.arange(38))
     mean, deviation = (torch.tensor(values)[:, None, None] for values in (MEAN, DEVIATION))
     x_NCHW, y_N = lightning(files).take(torch.arange(38))
@@ -49,7 +47,7 @@ def test_channels_are_normalised_and_the_order_is_that_of_the_files(
     assert torch.equal(raw_NCHW, plain_NCHW)
 
 
-def test_a_sample_is_the_same_in_every_batch_where_files_are_of_two_types(files: Path) -> None:
+def test_samples_of_two_types_are_widened(files: Path) -> None:
     for number, dtype in ((0, torch.float16), (1, torch.float32)):
         tensors = {"latents": torch.full((20, 4, 8, 8), 1.0001, dtype=dtype)}
         tensors["labels"] = torch.zeros(20, dtype=torch.int64)
@@ -60,7 +58,7 @@ def test_a_sample_is_the_same_in_every_batch_where_files_are_of_two_types(files:
     assert torch.equal(whole_NCHW[37:], alone_BCHW)
 
 
-def test_mirrored_latents_are_those_of_the_same_images(files: Path) -> None:
+def test_mirrored_latents_are_of_the_same_images(files: Path) -> None:
     store = SafetensorsFiles(DataSpec(source="safetensors", path=str(files)), "train")
     ids, mirrored = np.arange(38), np.arange(38) % 3 > 0
     added = np.where(mirrored, np.float32(100), np.float32(0))[:, None, None, None]
@@ -73,13 +71,10 @@ FLIPPED = {"latents": ZEROS, "latents_flip": ZEROS, "labels": CLASSES}
 DAMAGE: dict[str, Any] = {
     "cut": None,
     "no labels": {"latents": ZEROS},
-    "no latents": {"labels": CLASSES},
     "another shape": {name: tensor[..., :4] for name, tensor in FLIPPED.items()},
     "whole numbers": {**FLIPPED, "latents": ZEROS.int()},
-    "brain floats": {**FLIPPED, "latents": ZEROS.bfloat16()},
     "other mirrored": {**FLIPPED, "latents_flip": ZEROS[1:]},
     "not mirrored": {"latents": ZEROS, "labels": CLASSES},
-    "few labels": {**FLIPPED, "labels": CLASSES[:14]},
 }
 
 

@@ -12,7 +12,7 @@ import torch
 from tests.data.conftest import opened
 from tests.data.test_folder import repa
 from tests.data.test_lightning import files
-from tread_lab.cli.show_data import data_settings
+from tread_lab.cli.data_commands import data_settings
 from tread_lab.config import UserError
 from tread_lab.data.latents import read_manifest
 from tread_lab.data.pack import pack, source_of
@@ -39,9 +39,7 @@ def test_tars_are_packed_as_they_are_stored(shards: Path, tmp_path: Path) -> Non
     assert (settings["scale"], settings["decoder_scale"]) == (1, 0.18215)
 
 
-def test_a_deviation_becomes_a_log_variance_and_images_come_along(
-    repa: Path, tmp_path: Path
-) -> None:
+def test_deviation_becomes_a_log_variance(repa: Path, tmp_path: Path) -> None:
     packed_from(repa, tmp_path / "out")
     assert source_of(repa / "vae-sd") == "folder" and source_of(tmp_path / "out") == "latents"
     found = everything("latents", tmp_path / "out")
@@ -73,9 +71,7 @@ def test_a_stopped_pack_continues(shards: Path, tmp_path: Path) -> None:
     assert all(map(torch.equal, found, everything("shards", shards)))
 
 
-def test_what_lies_in_a_folder_gives_its_source(
-    packed: Path, shards: Path, files: Path, tmp_path: Path
-) -> None:
+def test_content_gives_the_source(packed: Path, shards: Path, files: Path, tmp_path: Path) -> None:
     assert source_of(packed) == "latents" and source_of(Path("x.npz")) == "latents"
     assert source_of(shards) == "shards" and source_of(Path("data/*.tar")) == "shards"
     (packed / "a.tar").write_bytes(b"")

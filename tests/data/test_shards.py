@@ -15,16 +15,14 @@ import torch
 
 from tests.data.conftest import MEMBERS, npy, opened, write_tar
 from tread_lab.config import UserError
-from tread_lab.data.scaled import Split
 from tread_lab.data.shards import tars_of
+from tread_lab.data.stored import Split
 
 _open = functools.partial(opened, "shards", scale=0.5)
 
 
 @pytest.mark.parametrize("split", ["train", "heldout"])
-def test_tars_and_packed_arrays_give_the_same_samples(
-    shards: Path, packed: Path, split: Split
-) -> None:
+def test_tars_and_arrays_give_equal_samples(shards: Path, packed: Path, split: Split) -> None:
     tars, arrays = _open(shards, split), opened("latents", packed, split, scale=0.5)
     ids = torch.randperm(len(tars), generator=torch.Generator().manual_seed(0))
     assert len(tars) == len(arrays)
@@ -33,9 +31,7 @@ def test_tars_and_packed_arrays_give_the_same_samples(
     assert not (tars.flips or arrays.flips)  # neither stores latents of mirrored images
 
 
-def test_other_members_and_folders_inside_a_tar_do_not_disturb(
-    tmp_path: Path, shards: Path
-) -> None:
+def test_other_members_of_a_tar_are_ignored(tmp_path: Path, shards: Path) -> None:
     extra = [(f"imagenet/{name}", content) for name, content in MEMBERS]
     extra[2:2] = [("imagenet/000000.json", b"{}"), ("README.md", b"hello")]
     extra.append(extra.pop(0))  # a label need not lie beside its latent
@@ -55,12 +51,11 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "cut in a header": (lambda content: content[: 512 * 3 + 100], "it is damaged"),
     "an overwritten header": (overwritten, "it is damaged .*no header at byte"),
     "compressed": (gzip.compress, "or no uncompressed tar"),
-    "empty": (lambda content: b"", "it is damaged"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_tar_is_one_line_with_its_name(shards: Path, damage: str) -> None:
+def test_damaged_tar_is_one_line(shards: Path, damage: str) -> None:
     tar, (change, says) = shards / "part-01.tar", DAMAGE[damage]
     tar.write_bytes(change(tar.read_bytes()))
     with pytest.raises(UserError, match=f"^data.path: {re.escape(str(tar))}: .*{says}") as caught:
@@ -73,12 +68,11 @@ def test_a_damaged_tar_is_one_line_with_its_name(shards: Path, damage: str) -> N
     [
         ("000016.latent.npy", npy(np.zeros((8, 8, 4), "f2"))),
         ("000016.latent.npy", npy(np.zeros((4, 8, 8), np.int16))),
-        ("000016.latent.npy", npy(np.array([{}], dtype=object))),
         ("000016.cls", b"dog"),
         ("000016.png", b""),
     ],
 )
-def test_a_wrong_sample_is_one_line(shards: Path, name: str, content: bytes) -> None:
+def test_wrong_sample_is_one_line(shards: Path, name: str, content: bytes) -> None:
     kept = dict(MEMBERS[30:60])
     if name not in kept:
         del kept["000016.cls"]
@@ -87,17 +81,14 @@ def test_a_wrong_sample_is_one_line(shards: Path, name: str, content: bytes) -> 
         _open(shards).take(torch.arange(38))
 
 
-def test_a_tar_is_indexed_once_until_its_size_or_time_changes(shards: Path) -> None:
+def test_changed_tar_is_read_again(shards: Path) -> None:
     def label() -> int:
         return int(_open(shards).take(torch.tensor([15]))[1])  # sample 16: one before is held out
 
-    tar, changed = shards / "part-01.tar", dict(MEMBERS[30:60]) | {"000016.cls": b"6"}
-    os.utime(tar, ns=(0, 2 * 10**18))
     assert label() == 2
+    tar, changed = shards / "part-01.tar", dict(MEMBERS[30:60]) | {"000016.cls": b"6"}
     write_tar(tar, changed.items())
-    os.utime(tar, ns=(5, 2 * 10**18))
-    assert label() == 2  # not read again
-    os.utime(tar, ns=(5, 2 * 10**18 + 1))  # a nanosecond later
+    os.utime(tar, (5, 5))
     assert label() == 6
 
 
@@ -105,17 +96,12 @@ def test_absent_tars_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(UserError, match=r"^data.path: give the folder .* got .*none"):
         _open(tmp_path / "none")
-    (tmp_path / "none" / "a.tar").symlink_to(tmp_path / "gone")
-    with pytest.raises(UserError, match=r"a.tar: it cannot be read \(No such file"):
-        _open(tmp_path / "none")
     write_tar(tmp_path / "one" / "a.tar", MEMBERS[:2])
     with pytest.raises(UserError, match=r"two or more samples to split, got 1$"):
         _open(tmp_path / "one")
 
 
-def test_tars_of_a_folder_or_of_a_glob_are_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tars_of_a_folder_are_ordered(tmp_path: Path) -> None:
     for name in ("b.tar", "a.tar", "c.txt"):
         (tmp_path / name).touch()
     both = [tmp_path / "a.tar", tmp_path / "b.tar"]
@@ -125,5 +111,3 @@ def test_tars_of_a_folder_or_of_a_glob_are_in_order(
     named.parent.mkdir()
     named.touch()
     assert tars_of(named) == tars_of(named.parent) == [named]
-    monkeypatch.setattr("tread_lab.data.shards.glob.glob", lambda _: [*map(str, both[::-1])])
-    assert tars_of(tmp_path) == both  # whatever order the system lists them in

@@ -15,8 +15,8 @@ from tests.data.test_lightning import files
 from tread_lab.config import DataSpec, UserError
 from tread_lab.config.data import SOURCES
 from tread_lab.data import open_data, source
-from tread_lab.data.content import content_digest
 from tread_lab.data.pack import pack
+from tread_lab.data.source import content_digest
 from tread_lab.data.statistics import Statistics, write_statistics
 
 __all__ = ["files", "repa"]
@@ -38,21 +38,19 @@ def test_data_without_a_path_are_one_line() -> None:
         ("latents", "classes", "3 in the spec, but the labels .* from 0 to 6"),
     ],
 )
-def test_a_spec_that_contradicts_the_data_is_refused(
-    packed: Path, source: str, field: str, says: str
-) -> None:
+def test_spec_must_agree_with_data(packed: Path, source: str, field: str, says: str) -> None:
     shape = {"channels": 4, "size": 8, "classes": 7, "path": str(packed)}
     fields: Any = {"source": source, **(shape if source == "latents" else {}), field: 3}
     with pytest.raises(UserError, match=f"data.{field}: {says}"):
         open_data(DataSpec(**fields), "train")
 
 
-def test_every_source_of_the_spec_has_code_and_facts() -> None:
+def test_every_source_has_code() -> None:
     names = {"fashion16", "latents", "shards", "folder", "images", "safetensors"}
     assert set(source.OPENERS) == set(SOURCES) == names
 
 
-def test_a_decoder_gets_what_the_encoder_gave_where_channels_are_normalised_too(
+def test_decoder_gets_what_the_encoder_gave(
     shards: Path, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tars hold it times 0.18215, or what they are told, and so do arrays packed of tars."""

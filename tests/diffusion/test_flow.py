@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tread_lab.config import FlowSpec, SamplerSpec, UserError
+from tread_lab.config import FlowSpec, SamplerSpec
 from tread_lab.diffusion import Flow, build_process
 
 MODEL = {"depth": 2, "width": 8, "heads": 1}
 
 
-def test_a_direction_adds_one_minus_the_cosine_over_channels() -> None:
+def test_direction_adds_one_minus_the_cosine() -> None:
     torch.manual_seed(0)
     x, noise, v = torch.randn(3, 2, 3, 4, 4)
     t_B = torch.tensor([0.2, 0.7])
@@ -28,14 +28,7 @@ def test_a_direction_adds_one_minus_the_cosine_over_channels() -> None:
     torch.testing.assert_close(exact.denoised_BCHW, x)
 
 
-def test_a_process_without_code_is_refused() -> None:
-    spec = FlowSpec()
-    object.__setattr__(spec, "kind", "flows")
-    with pytest.raises(UserError, match="process: unknown 'flows', did you mean 'flow'"):
-        build_process(spec)
-
-
-def test_the_grid_falls_in_even_steps_in_float64() -> None:
+def test_grid_falls_in_even_steps() -> None:
     process = build_process(FlowSpec())
     levels = process.grid(SamplerSpec(steps=3))
     assert levels.dtype == torch.float64 and levels.tolist() == pytest.approx([1, 2 / 3, 1 / 3, 0])
@@ -52,9 +45,7 @@ def test_quantiles_of_t() -> None:
 
 
 @pytest.mark.parametrize(("then", "deviation"), [(0.3, 0.8**0.5), (0.0, 0.0)])
-def test_a_random_step_of_a_flow_has_a_deviation_but_onto_the_data(
-    then: float, deviation: float
-) -> None:
+def test_random_step_has_its_deviation(then: float, deviation: float) -> None:
     """From t = 0.8: the mean is z - dt (v + z + (1 - t) v), the variance 2 t dt."""
     z, v = torch.tensor([1.0, -2.0]).double(), torch.tensor([0.5, 3.0]).double()
     now, end = torch.tensor([0.8, then]).double()

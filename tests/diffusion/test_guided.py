@@ -82,7 +82,7 @@ def images(
 
 
 @PROCESSES
-def test_weight_one_is_no_guidance_and_one_call(process: EDMSpec | FlowSpec) -> None:
+def test_weight_one_is_no_guidance(process: EDMSpec | FlowSpec) -> None:
     plain, one = Watched(network()), Watched(network())
     sparse = {"weight": 1.0, "weak": {"rate": 0.9, "step": 7}, "interval": [0.1, 1]}
     expected = images(1, plain, process=process)
@@ -91,7 +91,7 @@ def test_weight_one_is_no_guidance_and_one_call(process: EDMSpec | FlowSpec) -> 
 
 
 @pytest.mark.parametrize("label", ["class", "none"])
-def test_sparse_guidance_drops_the_class_where_the_weak_branch_says_so_alone(label: str) -> None:
+def test_sparse_guidance_drops_asked_classes_alone(label: str) -> None:
     """By default no call sees the null class; the published code drops the class in both."""
     seen = Watched(network())
     images({**SG, "weak": {"rate": 0.75} | ({"label": label} if label == "none" else {})}, seen)
@@ -135,7 +135,7 @@ SCANS = [("RWKV-4x16/2", "rows"), ("Mamba-4x16/2", "rows")]
 
 @pytest.mark.parametrize(("model", "selection"), [*DITS, *SCANS])
 @pytest.mark.parametrize(("rates", "calls"), [((0, 0), 1), ((0.5, 0.5), 1), ((0.25, 0.75), 2)])
-def test_one_batched_pass_equals_one_pass_a_branch(
+def test_batched_pass_equals_single_passes(
     model: str, selection: str, rates: tuple[float, float], calls: int
 ) -> None:
     spec = run(model, selection)
@@ -153,7 +153,7 @@ def test_one_batched_pass_equals_one_pass_a_branch(
         torch.testing.assert_close(out, alone, atol=1e-5, rtol=1e-4)
 
 
-def test_equal_numbers_of_tokens_pass_apart_where_one_branch_has_places_that_fill_up() -> None:
+def test_padded_branches_pass_apart() -> None:
     seen, process = Watched(network()), build_process(EDMSpec())
     keep_BK, labels_B = torch.arange(12).expand(3, 12), torch.tensor([0, 1, 2])
     full = BatchRoute(1, 2, keep_BK)
@@ -169,7 +169,7 @@ def test_equal_numbers_of_tokens_pass_apart_where_one_branch_has_places_that_fil
 
 
 @pytest.mark.parametrize("guidance", [1, 2, SG, {**SG, "weak": {"rate": "0.6->0"}}])
-def test_an_image_depends_on_its_own_seed_alone(guidance: Any) -> None:
+def test_image_depends_on_its_seed_alone(guidance: Any) -> None:
     """Not on the batch it is generated in, tokens routed at inference included."""
     whole = images(guidance, network(), count=5)
     parts = images(guidance, network(), count=5, batch=2)

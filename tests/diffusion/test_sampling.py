@@ -10,7 +10,7 @@ from tests.backbones.float64 import woken
 from tests.diffusion.images import drawn
 from tread_lab import draws
 from tread_lab.config import RouteSpec, RunSpec, SamplerSpec, decode
-from tread_lab.diffusion.generate import ImageRoutes, _step_noise, place, progress
+from tread_lab.diffusion.generate import ImageRoutes, _step_noise
 from tread_lab.routing.select import Routing
 from tread_lab.train.assemble import build_network
 
@@ -21,7 +21,7 @@ def network(x: Tensor, t: Tensor, y: Tensor, routing: object) -> Tensor:
 
 
 @torch.no_grad()
-def test_smaller_network_calls_give_the_same_images_bitwise() -> None:
+def test_smaller_calls_give_equal_images() -> None:
     spec = decode(RunSpec, {"model": {"depth": 2, "width": 32, "heads": 2}, "precision": "fp32"})
     tiny, sampler = woken(build_network(spec)), SamplerSpec(steps=2, sigma_max=10)
     together, _ = drawn(tiny, sampler, 150, shape=(1, 16, 16), batch=256)
@@ -36,7 +36,7 @@ def test_balanced_labels_take_their_turns() -> None:
     assert drawn(network, later, 4, batch=8)[1].tolist() == [0, 1, 2, 3]
 
 
-def test_a_label_and_the_noise_of_a_step_are_of_the_images_own_seed() -> None:
+def test_labels_and_noise_are_of_seeds() -> None:
     _, labels_B = drawn(network, SamplerSpec(steps=1, seed=7), 20)
     assert labels_B.tolist() == [
         int(torch.randint(10, (1,), generator=draws.generator("label", 7 + k))) for k in range(20)
@@ -45,25 +45,6 @@ def test_a_label_and_the_noise_of_a_step_are_of_the_images_own_seed() -> None:
     noise = _step_noise((1, 2, 2), range(3, 5), torch.device("cpu"), 6)
     expected = [draws.normal((1, 2, 2), "image", seed, "step", 6) for seed in (3, 4)]
     assert noise.dtype == torch.float64 and torch.equal(noise, torch.stack(expected).double())
-
-
-def test_solvers_work_in_float64_and_images_are_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[torch.dtype] = []
-
-    def solver(field: object, z_BCHW: Tensor, levels: Tensor) -> Tensor:
-        seen.extend((z_BCHW.dtype, levels.dtype))
-        return z_BCHW
-
-    monkeypatch.setattr("tread_lab.diffusion.generate.SOLVERS", {"heun": solver})
-    x_BCHW, _ = drawn(network, SamplerSpec(steps=2), 2)
-    assert seen == [torch.float64, torch.float64] and x_BCHW.dtype == torch.float32
-
-
-def test_the_place_and_the_share_of_a_level() -> None:
-    levels = torch.tensor([4.0, 2.0, 1.0, 0.0])
-    assert [place(levels, level) for level in (4.0, 3.0, 2.0, 1.0, 0.5, 0.0)] == [0, 1, 1, 2, 3, 3]
-    assert [progress(index, 3) for index in range(3)] == [0.0, 0.5, 1.0]
-    assert progress(0, 1) == 0.0
 
 
 N = 64
@@ -80,7 +61,7 @@ def routed(*seeds: int) -> ImageRoutes:
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.9])
-def test_the_branch_decides_the_rate_and_the_count_is_exact(rate: float) -> None:
+def test_branch_decides_the_rate(rate: float) -> None:
     dropped = routed(1, 2).dropped()
     for routing, kept in ((routed(1, 2).routing(rate, 0), N - int(rate * N)), (dropped, 0)):
         assert routing is not None
@@ -89,7 +70,7 @@ def test_the_branch_decides_the_rate_and_the_count_is_exact(rate: float) -> None
     assert routed(1).routing(0.9 / N, 0) is None, "no routed token is the dense network"
 
 
-def test_an_image_takes_its_ranking_along_and_its_weak_branch_routes_a_superset() -> None:
+def test_weak_branch_routes_a_superset() -> None:
     routes = routed(1, 2, 3)
     assert kept(routes.routing(0.5, 0))[1:] == kept(routed(2, 3).routing(0.5, 0))
     for route in (0, 1):

@@ -40,23 +40,8 @@ def test_two_steps_by_hand(solver: str, end: float) -> None:
     assert SOLVERS[solver](Field(), z, LEVELS).tolist() == [end]
 
 
-def test_heun_is_of_second_order_where_no_level_is_0() -> None:
+def test_heun_is_of_second_order() -> None:
     z = torch.tensor([1.0], dtype=torch.float64)
     levels = torch.tensor([4.0, 2.0, 1.0], dtype=torch.float64)
     # 3 at level 2; d = 5, z' = -2, d' = -2 + 1; 3 - (5 - 1) / 2 = 1
     assert SOLVERS["heun"](Field(), z, levels).tolist() == [1.0]
-
-
-@pytest.mark.parametrize(("solver", "calls"), [("euler", 2), ("heun", 3), ("heun_full", 4)])
-def test_a_step_of_no_length_calls_nothing_and_changes_nothing(solver: str, calls: int) -> None:
-    class Counted(Field):
-        count = 0
-
-        def __call__(self, z: Tensor, level: Tensor) -> Tensor:
-            self.count += 1
-            return super().__call__(z, level)
-
-    z, field = torch.tensor([1.0], dtype=torch.float64), Counted()
-    again = torch.tensor([4.0, 4.0, 2.0, 2.0, 2.0, 0.0], dtype=torch.float64)
-    assert torch.equal(SOLVERS[solver](field, z, again), SOLVERS[solver](field, z, LEVELS))
-    assert field.count == 2 * calls

@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.docs.pages import ROOT
 from tread_lab.cli.main import parse
-from tread_lab.cli.resolve import run_spec
+from tread_lab.cli.options import run_spec
 from tread_lab.config import load
 from tread_lab.config.evaluation import decode_evaluations
 from tread_lab.config.lengths import QUESTIONS

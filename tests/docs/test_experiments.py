@@ -16,7 +16,7 @@ from tests.train.runs import CPU
 from tread_lab.config import RunSpec, decode
 from tread_lab.config.load import load_experiment
 from tread_lab.config.model import ModelSpec
-from tread_lab.data.caption_files import write_captions
+from tread_lab.data.latents import write_captions
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.train.loop import train
 

@@ -22,7 +22,8 @@ from tread_lab.analysis.figures import catalogue
 from tread_lab.analysis.figures.curves import growths
 from tread_lab.analysis.figures.samples import equal_seeds
 from tread_lab.cli.main import main
-from tread_lab.data.packed import UNDER_WAY
+from tread_lab.data.content import sha256
+from tread_lab.data.pack import UNDER_WAY
 from tread_lab.evaluate import fidelity, references
 from tread_lab.evaluate.extraction import SPACES
 from tread_lab.evaluate.references import MOMENTS
@@ -74,7 +75,7 @@ def inception_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     weights = tmp_path / "weights.pth"
     weights.write_bytes(b"small")
     monkeypatch.setenv(fidelity.VARIABLE, str(weights))
-    monkeypatch.setattr(fidelity, "SHA256", fidelity.sha256(weights))
+    monkeypatch.setattr(fidelity, "SHA256", sha256(weights))
     small = replace(SPACES["inception"], open=lambda *_: small_inception)
     monkeypatch.setitem(SPACES, "inception", small)  # type: ignore[arg-type]
     monkeypatch.setattr(references, "WIDTHS", WIDTHS)
@@ -151,7 +152,7 @@ def test_images_become_a_measured_sweep(
     assert main(["data", "verify", "latents"]) == 1
     assert "moments.npy: its checksum differs" in capsys.readouterr().out
     assert main([*again, "fixed.train.steps=7"]) == 2
-    assert "the network would see a deviation of" in capsys.readouterr().err
+    assert "data: the network must see a deviation near" in capsys.readouterr().err
 
 
 def check_metrics(lab: Path, reference: Path) -> list[int]:

@@ -26,6 +26,7 @@ from tests.made_data import write_captioned
 from tests.stand_ins import SCALE, write_autoencoder, write_images, write_text_encoder
 from tread_lab import hardware as devices
 from tread_lab.cli.main import main
+from tread_lab.data.content import sha256
 from tread_lab.diffusion import generate
 from tread_lab.evaluate import fidelity, references
 from tread_lab.evaluate.extraction import SPACES
@@ -174,7 +175,7 @@ def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -
     root: Path = world["root"]["path"]
     monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(root / "vae"))
     monkeypatch.setenv(fidelity.VARIABLE, str(root / "inception.pth"))
-    monkeypatch.setattr(fidelity, "SHA256", fidelity.sha256(root / "inception.pth"))
+    monkeypatch.setattr(fidelity, "SHA256", sha256(root / "inception.pth"))
     small = replace(SPACES["inception"], open=lambda *_: small_inception)
     monkeypatch.setitem(SPACES, "inception", small)  # type: ignore[arg-type]
     monkeypatch.setattr(references, "WIDTHS", {"pool": 12, "spatial": 6})

@@ -13,7 +13,7 @@ from tests.data.conftest import members, write_tar
 from tests.made_data import normal, write_arrays
 from tread_lab.cli.main import main
 
-STATISTICS = {"mean": [0.0] * 4, "deviation": [1.0, 1.0, 40.0, 1.0]}
+STATISTICS = {"mean": [0.0] * 4, "deviation": [0.025] * 4}
 
 
 def shards(folder: Path, *, odd: tuple[int, ...] = (4, 8, 8), label: int = 0) -> None:
@@ -60,12 +60,12 @@ FAULTS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
     "wrong shape in a tar": (
         lambda folder: shards(folder, odd=(4, 8, 4)),
         (VERIFY, PACK, train("shards")),
-        "must be floats [C, H, W] as others, got [4, 8, 4]",
+        "must hold floats [C, H, W] as others, got float16 [4, 8, 4]",
     ),
     "wrong shape": (
         lambda folder: write_arrays(folder, normal()[..., 0], classes=3),
         (VERIFY, train("latents")),
-        "must be floats of 4 dimensions and two or more samples, got float16 [40, 4, 8]",
+        "must hold latents of floats in 4 dimensions, many samples, got float16 [40, 4, 8]",
     ),
     "label out of range": (
         lambda folder: shards(folder, label=7),
@@ -78,10 +78,10 @@ FAULTS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
         "data.classes: 3 in the spec, but the labels in",
     ),
     "missing caption": (uncaptioned, (VERIFY,), "with a caption of sample 39"),
-    "training by them": (
+    "statistics of other data": (
         of_other_data,
         (train("latents", ", normalise: true"),),
-        "data.normalise: channel 2 deviates by 0.025 after it was divided by its deviation",
+        "data: the network must see a deviation near 0.5 (EDM's sigma_data), got",
     ),
 }
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from tread_lab.config import DataSpec
 from tread_lab.data import open_data
-from tread_lab.data.scaled import Split
+from tread_lab.data.content import sha256
+from tread_lab.data.stored import Split
 from tread_lab.evaluate import fidelity
 from tread_lab.evaluate.features import Scorer
 from tread_lab.evaluate.references import Reference
@@ -45,7 +46,7 @@ def score(
 @pytest.fixture
 def random_inception(random_inception_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Inception of random numbers, passed off as the published file."""
-    monkeypatch.setattr(fidelity, "SHA256", fidelity.sha256(random_inception_file))
+    monkeypatch.setattr(fidelity, "SHA256", sha256(random_inception_file))
     monkeypatch.setenv(fidelity.VARIABLE, str(random_inception_file))
     return random_inception_file
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import save_file
 
 from tests.backbones.published_dit import published_shapes
@@ -24,7 +23,7 @@ from tread_lab.evaluate.export import (
     without_folders,
 )
 from tread_lab.evaluate.measuring import open_evaluations, record_of
-from tread_lab.records.lab import Lab, digest_of, with_parents
+from tread_lab.records.lab import Lab, digest_of
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.train.assemble import trained
 
@@ -47,53 +46,28 @@ def weights(lab: Lab) -> Path:
     return out
 
 
-def test_a_dit_has_the_tensor_names_of_the_public_code(lab: Lab, weights: Path) -> None:
+def test_dit_has_the_public_tensor_names(lab: Lab, weights: Path) -> None:
     exported = read_tensors(weights / "model.safetensors")
     ours = trained(lab.run_of(RUN), CPU).network.state_dict()
     assert set(exported) == set(published_shapes(4, 16, 4, 16, 1, 10))
     assert all(torch.equal(exported[name], ours[name]) for name in ours)
 
 
-def test_a_run_has_the_same_files_whenever_it_is_exported(lab: Lab, weights: Path) -> None:
-    for again in range(4):
-        out = lab.root / f"again {again}"
-        assert main(["export", signature(RUN)[:6], str(out), "--root", str(lab.root)]) == 0
-        assert {p.name: p.read_bytes() for p in out.iterdir()} == {
-            p.name: p.read_bytes() for p in weights.iterdir()
-        }
-
-
-def test_the_card_of_an_export_is_that_of_its_run_and_names_no_folder(
-    lab: Lab, weights: Path
-) -> None:
+def test_card_names_no_folder(lab: Lab, weights: Path) -> None:
     folder, card = lab.run_of(RUN), (weights / "README.md").read_text()
     assert card == model_card(folder, without_folders(folder.spec()), step=6)
     assert str(lab.root) not in card + (weights / "config.json").read_text()
     assert json.loads((weights / "config.json").read_text())["model_type"] == "dit"
 
 
-def test_no_folder_of_a_run_or_of_those_it_descends_from_is_exported() -> None:
+def test_no_folder_of_ancestors_is_exported() -> None:
     folders = {"data": {**LATENTS, "path": "/home/x"}, "repa": {"path": "/home/y"}}
     spec = small_run(**folders, init_from={"run": encode(small_run(**folders))})
     assert "/home" not in str(encode(without_folders(spec)))
     assert signature(without_folders(spec)) == signature(spec)
 
 
-@pytest.mark.parametrize(("drop", "known"), [(1, False), (0.5, True)])
-def test_a_run_that_starts_from_an_export_knows_labels_as_the_run_of_it(
-    drop: float, known: bool, tmp_path: Path
-) -> None:
-    first = encode(small_run(train={"label_drop": drop}))
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump({"format": 2, **first}))
-    (file := tmp_path / "model.safetensors").write_bytes(b"weights")
-    start = {"file": str(file), "digest": digest_of(file)}
-    written = with_parents({"init_from": start}, Lab(tmp_path))
-    as_it_is = small_run(**written, train={"steps": 0})
-    trained_on = small_run(**written, train={"steps": 4, "label_drop": drop})
-    assert as_it_is.may_know("class") == trained_on.may_know("class") == known
-
-
-def test_loaded_by_path_it_is_the_same_run_and_measures_the_same(
+def test_loaded_export_measures_the_same(
     lab: Lab, weights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = load_exported(weights)
@@ -107,9 +81,7 @@ def test_loaded_by_path_it_is_the_same_run_and_measures_the_same(
     assert {**row, "run": other["run"]} == other
 
 
-def test_every_result_names_the_weights_it_is_of_and_counts_for_no_others(
-    lab: Lab, weights: Path, tmp_path: Path
-) -> None:
+def test_results_count_for_their_weights_alone(lab: Lab, weights: Path, tmp_path: Path) -> None:
     """Newer weights are put into the folder of an export that has been measured."""
     exported = RunFolder(shutil.copytree(weights, tmp_path / "weights"))
     asked = [(exported, [HELDOUT])]
@@ -128,9 +100,7 @@ def test_every_result_names_the_weights_it_is_of_and_counts_for_no_others(
     assert record["weights"] == {"2": digest_of(early / "model.safetensors")}
 
 
-def test_weights_that_are_not_finite_are_not_exported(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_must_be_finite(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = trained(lab.run_of(RUN), CPU)
     next(found.network.parameters()).data.fill_(float("nan"))
     monkeypatch.setattr("tread_lab.evaluate.export.trained", lambda *_, **__: found)
@@ -139,7 +109,7 @@ def test_weights_that_are_not_finite_are_not_exported(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: Path) -> None:
+def test_kept_step_is_exported(lab: Lab, tmp_path: Path) -> None:
     folder = RunFolder(shutil.copytree(lab.run_of(RUN).path, tmp_path / "run"))
     export(folder, tmp_path / "early", step=2)
     model = load_exported(tmp_path / "early")
@@ -157,9 +127,7 @@ def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: 
         evaluate(RunFolder(tmp_path / "last"), drawn, CPU)
 
 
-def test_nothing_is_written_over_and_no_file_is_taken_for_weights(
-    lab: Lab, weights: Path, tmp_path: Path
-) -> None:
+def test_nothing_is_written_over(lab: Lab, weights: Path, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="holds something else; name a new folder"):
         export(lab.run_of(RUN), tmp_path)

@@ -104,7 +104,7 @@ def test_each_metric_is_of_its_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [*other.scores().values()] == [pytest.approx(0, abs=1e-9)]
 
 
-def test_a_metric_that_is_not_finite_is_refused(
+def test_metric_must_be_finite(
     monkeypatch: pytest.MonkeyPatch, real: Tensor, reference: Tensor
 ) -> None:
     monkeypatch.setitem(MEASURES, "fd", lambda compared: float("nan"))

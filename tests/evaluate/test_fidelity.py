@@ -18,7 +18,7 @@ from tread_lab.evaluate.references import WIDTHS
 CPU = torch.device("cpu")
 
 
-def test_without_weights_fid_says_where_to_give_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_inception_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(fidelity.VARIABLE, raising=False)
     with pytest.raises(UserError, match="TREAD_LAB_INCEPTION"):
         inception_weights()
@@ -46,7 +46,7 @@ def test_another_file_is_refused_and_never_unpickled(
     assert "\n" not in str(caught.value) and not (tmp_path / "sprung").exists()
 
 
-def test_the_spatial_layer_is_the_first_branch_of_mixed_6(random_inception: Path) -> None:
+def test_spatial_layer_is_branch_of_mixed_6(random_inception: Path) -> None:
     from torch_fidelity import feature_extractor_inceptionv3 as theirs
 
     images = torch.randint(0, 256, (2, 3, 20, 20), dtype=torch.uint8)
@@ -79,6 +79,6 @@ def test_the_spatial_layer_is_the_first_branch_of_mixed_6(random_inception: Path
     assert places.std() > 0.01
 
 
-def test_the_shuffled_inception_score_is_of_parts_that_are_alike() -> None:
+def test_shuffled_inception_score_is_of_parts() -> None:
     sorted_by_class = 1000 * torch.eye(2).repeat_interleave(500, dim=0)
     assert fidelity.shuffled_inception_score(sorted_by_class) == pytest.approx(2, abs=0.05)

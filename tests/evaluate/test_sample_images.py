@@ -6,7 +6,6 @@ import io
 import shutil
 import zipfile
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
+from tests.train.runs import CPU, evaluate, lab_with_a_run, small_run
 from tread_lab.config import SamplesSpec, decode
-from tread_lab.config.errors import Unavailable
 from tread_lab.evaluate import drawing
 from tread_lab.evaluate.measuring import measuring
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.train.checkpoint import save
 
 COUNT, CUT = 300, 128  # five batches of 64, the last one short; cut off after two
 SPEC = decode(
@@ -132,7 +129,7 @@ def made(parts: Path, **otherwise: str) -> None:
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_images_lost_or_made_otherwise_are_drawn_again(
+def test_lost_images_are_drawn_again(
     folder: RunFolder,
     whole: tuple[dict[str, float], bytes],
     monkeypatch: pytest.MonkeyPatch,
@@ -146,38 +143,6 @@ def test_images_lost_or_made_otherwise_are_drawn_again(
     assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
     assert (path.parent / "samples.npz").read_bytes() == whole[1]
     assert starts == [*again, 128, 192, 256] and not path.exists()
-
-
-def test_images_of_two_weights_of_one_step_never_mix(
-    folder: RunFolder, whole: tuple[dict[str, float], bytes], starts: list[int], tmp_path: Path
-) -> None:
-    """An evaluation is closed, goes on, and its run's weights are replaced under it,
-    the second time after its last image."""
-    shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
-    run = RunFolder(shutil.copytree(folder.path, tmp_path / "run"))
-
-    def begun() -> Any:
-        batches = measuring(run, SPEC, CPU, cache=folder.cache)
-        for _ in range(2):  # the second is after the first batch
-            next(batches)
-        return batches
-
-    begun().close()
-    older = begun()
-    last = last_checkpoint(run)
-    save(run.checkpoints, replace(last, tensors={n: -x for n, x in last.tensors.items()}), keep=1)
-    begun().close()
-    with pytest.raises(Unavailable, match="with other weights or code"):
-        next(older)
-    begun().close()
-    older = begun()
-    for _ in range(2):
-        next(older)  # which has drawn all now, and scored none
-    save(run.checkpoints, last, keep=1)
-    begun().close()
-    with pytest.raises(Unavailable, match="with other weights or code"):
-        next(older)
-    assert starts == [0, 64, 0, 128, 64, 128, 192, 256, 0]
 
 
 def test_samples_are_what_adms_evaluator_takes(whole: tuple[dict[str, float], bytes]) -> None:

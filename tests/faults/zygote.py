@@ -31,7 +31,8 @@ def _import() -> None:
     import gc
 
     import tread_lab.analysis.figures.catalogue
-    import tread_lab.cli.drive
+    import tread_lab.cli.launch
+    import tread_lab.cli.train_run
     import tread_lab.evaluate.features
     import tread_lab.tracking.mlflow_tracker  # noqa: F401
     from tread_lab.data.embedded import open_fashion16

@@ -153,7 +153,7 @@ def of_terminal(
 
 
 def of_mlflow(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
-    text = note(ShownSweep(lab, lab.sweep(name).plan()), "", experiment="1")
+    text = note(ShownSweep(lab, lab.sweep(name).plan()), experiment="1")
     yield from of_rows(key, cells, *lines(text, "|"))
 
 

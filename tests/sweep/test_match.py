@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +11,7 @@ from tread_lab.config.evaluation import at_steps, decode_evaluations
 from tread_lab.config.labels import cell_label
 from tread_lab.config.lengths import follows_length, written_shares
 from tread_lab.config.sweep import Experiment, SweepSpec
-from tread_lab.sweep.expand import Expansion, expand
-from tread_lab.sweep.match import matched_steps
+from tread_lab.sweep.expand import Expansion, Price, expand, matched_steps
 
 TRAIN = {"steps": 100, "schedule": "sqrt_decay", "warmup": 0.1, "ema": {"halflife": 0.05}}
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": TRAIN}
@@ -27,17 +25,7 @@ def price(spec: RunSpec) -> float:
     return sum(len(steps) * (2 if routes else 3) for steps, routes in spec.phases)
 
 
-def expand_batches(**sweep: Any) -> Expansion:
-    """An expansion in which a step costs what its images cost."""
-    tree = {"experiment": "tiny", "match": "train_flops", "axes": {"route": ["2->8"]}, **sweep}
-    return expand(
-        decode(SweepSpec, {**tree, "evaluate": ["heldout_loss"]}),
-        Experiment(name="tiny", run=RUN),
-        price=lambda spec: price(spec) * spec.train.batch,
-    )
-
-
-def expansion(**sweep: Any) -> Expansion:
+def expansion(price: Price = price, **sweep: Any) -> Expansion:
     tree = {"experiment": "tiny", "match": "train_flops", "axes": {"route": ["2->8"]}, **sweep}
     tree.setdefault("evaluate", ["heldout_loss at 50%, end"])
     return expand(decode(SweepSpec, tree), Experiment(name="tiny", run=RUN), price=price)
@@ -47,7 +35,7 @@ def lengths(found: Expansion) -> list[tuple[str, int]]:
     return [(trial.role, trial.spec.train.steps) for trial in found.trials]
 
 
-def test_a_trial_trains_as_long_as_its_baseline_pays_for() -> None:
+def test_trial_spends_what_its_baseline_spends() -> None:
     found = expansion(seeds=[0, 1])
     assert lengths(found) == [("baseline", 100)] * 2 + [("trial", 150)] * 2
     assert [trial.spec.train.warmup for trial in found.trials] == [10, 10, 15, 15]
@@ -57,7 +45,7 @@ def test_a_trial_trains_as_long_as_its_baseline_pays_for() -> None:
 
 def test_controls_spend_what_their_baseline_spends() -> None:
     controls = [{"train.batch": "=train.batch // 2"}]
-    found = expand_batches(controls=controls, seeds=[0, 1])
+    found = expansion(lambda run: price(run) * run.train.batch, controls=controls, seeds=[0, 1])
     roles = [(t.role, t.spec.train.steps, t.spec.train.batch) for t in found.trials]
     assert roles[:4] == [("baseline", 100, 256)] * 2 + [("control", 200, 128)] * 2
     baseline, _, control, *_ = found.trials
@@ -65,7 +53,7 @@ def test_controls_spend_what_their_baseline_spends() -> None:
     assert not control.spec.routes and cell_label(control) == "control batch=128"
 
 
-def test_a_route_for_a_share_of_the_steps_is_priced_at_the_length_that_it_gets() -> None:
+def test_routed_phase_is_priced_at_its_length() -> None:
     (_, trial) = expansion(fixed={"routes_until": 0.5}).trials
     assert (trial.spec.train.steps, trial.spec.routes_until) == (120, 60)
     (_, trial) = expansion(fixed={"routes_until": 30}).trials
@@ -74,9 +62,7 @@ def test_a_route_for_a_share_of_the_steps_is_priced_at_the_length_that_it_gets()
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("phase", [(0.0, 0.5), (0.1, 1.0), (0.3, 0.9), (0.0, 1000), (37, 0.8)])
-def test_no_other_number_of_steps_is_nearer_whatever_phase_is_routed(
-    phase: tuple[float, float], rate: float
-) -> None:
+def test_matched_steps_are_the_nearest(phase: tuple[float, float], rate: float) -> None:
     def price(steps: int) -> float:
         first, last = (min(steps, int(x * steps if x <= 1 else x)) for x in phase)
         return steps - rate * max(0, last - first)
@@ -87,7 +73,7 @@ def test_no_other_number_of_steps_is_nearer_whatever_phase_is_routed(
         assert abs(price(found) - spent) == abs(price(nearest) - spent), (spent, found, nearest)
 
 
-def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
+def test_at_baseline_is_where_it_ends() -> None:
     for phase in ({}, {"routes_until": 40}, {"routes_from": 30}, {"routes_until": 105}):
         found = expansion(fixed={**CONSTANT, **phase}, evaluate=["heldout_loss at baseline, end"])
     assert [spec.step for spec in found.evaluations] == [100, None]
@@ -126,7 +112,7 @@ def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
         ),
     ],
 )
-def test_what_cannot_be_matched_is_refused_in_one_line(sweep: dict[str, Any], message: str) -> None:
+def test_unmatchable_sweep_is_refused(sweep: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message) as refused:
         expansion(**sweep)
     assert "\n" not in str(refused.value)
@@ -138,17 +124,12 @@ def test_what_cannot_be_matched_is_refused_in_one_line(sweep: dict[str, Any], me
         ({"sweep": {"fixed": {"train": {"warmup": 0.1}}}}, "a warm-up"),
         ([{"axes": [{"train.warmup": [0.2, 0.1]}]}], "a warm-up"),
         ({"variants": {"phase": {"half": {"routes_until": 0.5}}}}, "a routed phase"),
-        ({"trials": [{"routes_from": 0.25}]}, "a routed phase"),
         ({"train": {"warmup": 10, "lr": 0.1}, "routes_until": 50, "routes_from": 0.3}, ""),
     ],
 )
-def test_what_files_write_as_a_share_of_all_steps_is_one_in_runs_that_hold_a_number(
-    settings: Any, what: str
-) -> None:
+def test_written_shares_follow_the_length(settings: Any, what: str) -> None:
     run = {"train": {"steps": 100, "warmup": 10}, "routes_from": 25, "routes_until": 50}
     assert follows_length(run, written_shares(settings)).removesuffix(SHARE) == what
-    dense = {"train": {"steps": 100, "warmup": 0}, "routes_from": 0, "routes_until": None}
-    assert follows_length(dense, written_shares(settings)) == ""
 
 
 def test_baseline_has_the_seed_of_its_trial() -> None:
@@ -162,11 +143,3 @@ def test_baseline_has_the_seed_of_its_trial() -> None:
     assert (baseline.spec.train.warmup, trial.spec.train.warmup) == (48, 0)
     (alone,) = expansion(match=None, evaluate=[], baseline=None).trials
     assert alone.baseline is None
-
-
-def test_runs_are_completed_before_they_are_signed() -> None:
-    sweep = decode(SweepSpec, {"experiment": "tiny", "axes": {"route": ["2->8"]}, "evaluate": []})
-    run = Experiment(name="tiny", run=RUN)
-    exact = expand(sweep, run, whole=lambda run: replace(run, precision="fp32")).trials
-    assert [trial.spec.precision for trial in exact] == ["fp32", "fp32"]
-    assert all(trial.run == signature(trial.spec) for trial in exact)

@@ -14,7 +14,7 @@ from tread_lab.config.sweep import StopEarlySpec
 from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Judgement
-from tread_lab.sweep.match import steps_off
+from tread_lab.sweep.expand import steps_off
 from tread_lab.sweep.plan import (
     Plan,
     make_plan,

@@ -84,8 +84,7 @@ def test_a_server_killed_in_the_middle_of_a_sync(
     lab: Lab, sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of one that keeps runs in PostgreSQL and artifacts in S3."""
-    from tread_lab.tracking.mlflow_client import MlflowClient
-    from tread_lab.tracking.mlflow_tracker import SENT, MlflowTracker
+    from tread_lab.tracking.mlflow_tracker import SENT, MlflowClient, MlflowTracker
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "600")  # a busy machine answers late
     specs, port = sweeps.complete(), free_port()

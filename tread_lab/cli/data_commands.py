@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tread_lab.cli.options import (
     DONE,
@@ -20,6 +21,13 @@ from tread_lab.cli.options import (
     Source,
 )
 
+if TYPE_CHECKING:
+    from tread_lab.data.images import Images as OpenedImages
+    from tread_lab.data.measure import Measured
+    from tread_lab.data.pack import Steps
+
+EDM_DEVIATION = 0.5  # sigma_data
+SD_CHANNELS = 4  # of the SD autoencoder, which made what EDM2, REPA and TREAD's code store
 ALL_CORES = os.cpu_count() or 1
 
 
@@ -64,7 +72,6 @@ def encode(
 
     Example: tread-lab data encode imagenet/train latents --autoencoder sd-vae-ft-ema --flips
     """
-    from tread_lab.cli.show_data import show_images, show_packed, show_steps
     from tread_lab.data.autoencoder import Encoder
     from tread_lab.data.encode import Stored
     from tread_lab.data.encode import encode as encode_steps
@@ -108,7 +115,6 @@ def pack(
 
     Example: tread-lab data pack tars latents
     """
-    from tread_lab.cli.show_data import show_packed, show_steps
     from tread_lab.data.pack import pack as pack_steps
     from tread_lab.data.pack import source_of
 
@@ -130,8 +136,8 @@ def verify(
     """
     from tread_lab.cli.console import say
     from tread_lab.config.units import counted
+    from tread_lab.data.measure import faults
     from tread_lab.data.pack import source_of
-    from tread_lab.data.verify import faults
 
     found = []
     for fault in faults(source or source_of(path), path, classes=classes):
@@ -156,7 +162,6 @@ def stats(
     Example: tread-lab data stats latents --write
     """
     from tread_lab.cli.console import say
-    from tread_lab.cli.show_data import show_measured
     from tread_lab.data.latents import renew_manifest
     from tread_lab.data.measure import measure
     from tread_lab.data.pack import source_of
@@ -193,11 +198,11 @@ def reference(
     Example: tread-lab data reference imagenet/train ours.npz --size 256
     """
     from tread_lab.cli.console import show_pairs
-    from tread_lab.cli.show_data import show_images, show_steps
     from tread_lab.config.metrics import INCEPTION
+    from tread_lab.data.content import sha256
     from tread_lab.data.images import open_images
     from tread_lab.evaluate.extraction import Extraction
-    from tread_lab.evaluate.fidelity import inception_weights, sha256
+    from tread_lab.evaluate.fidelity import inception_weights
     from tread_lab.evaluate.references import write_reference
     from tread_lab.train.device import pick
     from tread_lab.train.precision import matrix_products
@@ -225,3 +230,88 @@ def reference(
     else:
         show_pairs([(name, str(value)) for name, value in tree.items()])
     return DONE
+
+
+def show_images(images: OpenedImages, where: Path) -> None:
+    """Print how many images were found."""
+    from tread_lab.cli.console import say
+
+    say(f"{len(images.names):,} images of {len(images.classes):,} classes in {where}")
+
+
+def show_steps(steps: Iterable[Steps], noun: str) -> Steps:
+    """Show the steps of a build; return the last one."""
+    from tread_lab.cli.progress import shown
+
+    return [*shown(steps, noun)][-1]
+
+
+def show_packed(folder: Path, *, as_json: bool) -> None:
+    """Print what a packed data set holds, and its settings for an experiment."""
+    from tread_lab.config.units import amount, counted
+    from tread_lab.data.latents import read_manifest
+
+    manifest: Any = read_manifest(folder)
+    assert manifest is not None
+    if as_json:
+        print(json.dumps(manifest, indent=1))
+        return
+    size = sum(file["bytes"] for file in manifest["files"].values())
+    shape = "x".join(map(str, manifest["latent"]))
+    settings = ", ".join(f"{k}: {v}" for k, v in data_settings(folder, manifest).items())
+    print(
+        f"{folder}: {counted(manifest['samples'], 'sample')} of {shape},"
+        f" {counted(manifest['labels'], 'label')}, {amount(size)}"
+    )
+    if manifest["damaged"]:
+        print(f"{counted(manifest['damaged'], 'damaged image')} left out; damaged.txt names them")
+    print(f"data: {{{settings}}}")
+
+
+def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `data` in an experiment that trains on a packed data set."""
+    from tread_lab.config.data import SD_SCALE
+
+    channels, side, _ = manifest["latent"]
+    made_with = manifest["made_with"]
+    settings = {"source": "latents", "path": folder, "channels": channels, "size": side}
+    settings["classes"] = made_with.get("classes") or manifest["labels"]
+    normalised = "statistics.json" in manifest["files"]
+    if normalised or made_with.get("scaled"):
+        settings["scale"] = 1
+    if made_with.get("decoder_range"):
+        settings["decoder_range"] = made_with["decoder_range"]
+    if normalised:
+        settings["normalise"] = "true"
+    elif made_with.get("scale"):
+        settings["decoder_scale"] = made_with["scale"]
+    elif made_with.get("packed") in ("shards", "folder") and channels == SD_CHANNELS:
+        settings["decoder_scale"] = SD_SCALE
+    return settings
+
+
+def show_measured(measured: Measured, *, as_json: bool) -> None:
+    """Print what a data set holds, unscaled, and the scales for EDM and for flow matching."""
+    from tread_lab.cli.console import answers, table
+    from tread_lab.config.units import counted, span
+
+    scales = {"edm": measured.scale_for(EDM_DEVIATION), "flow": measured.scale_for(1.0)}
+    if as_json:
+        tree = {**vars(measured), "scale": scales}
+        print(json.dumps(tree, indent=1, default=lambda array: array.tolist()))
+        return
+    counts = sorted(count for count in measured.counts if count)
+    shape = "x".join(map(str, measured.shape))
+    each = span([f"{counts[0]:,}", f"{counts[-1]:,}"])
+    labels = f"{len(counts):,} of {counted(len(measured.counts), 'label')}"
+    print(f"{counted(sum(counts), 'sample')} of {shape}, {labels}, {each} of each")
+    rows = [
+        (str(channel), f"{mean:.5g}", f"{deviation:.5g}")
+        for channel, (mean, deviation) in enumerate(zip(measured.mean_C, measured.deviation_C))
+    ]
+    answers.print(table(("channel", "mean", "deviation"), rows))
+    print(
+        f"over all {measured.deviation:.5g} (of it {measured.spread:.3g} by the encoder's"
+        f" posterior), from {measured.lowest:.4g} to {measured.highest:.4g}"
+    )
+    print(f"scale for a deviation of 0.5 (EDM): {scales['edm']:.5g}; of 1: {scales['flow']:.5g}")

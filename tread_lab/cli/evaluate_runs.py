@@ -10,9 +10,8 @@ from pathlib import Path
 import torch
 
 from tread_lab.cli.console import metrics_line
-from tread_lab.cli.options import DONE
+from tread_lab.cli.options import DONE, check_device
 from tread_lab.cli.progress import with_progress
-from tread_lab.cli.resolve import check_device
 from tread_lab.cli.train_run import together
 from tread_lab.config.decode import encode
 from tread_lab.config.errors import Unavailable, UserError
@@ -32,7 +31,7 @@ from tread_lab.evaluate.measurable import check_measurable, check_samplers
 from tread_lab.evaluate.measuring import measuring, open_evaluations
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.run_state import ProcessLost
+from tread_lab.records.run_state import ProcessLost, RunState
 from tread_lab.sweep.plan import load_plan, started_tasks
 from tread_lab.sweep.preflight import check_references
 from tread_lab.sweep.runner import UserErrors
@@ -124,18 +123,13 @@ def to_measure(
 
 
 def _trained(asked: Iterable[tuple[RunFolder, tuple[EvaluationSpec, ...]]]) -> Measurements:
-    """Return the runs that have finished training, each with the steps that it has reached.
+    """Return the completed runs, each with its own steps.
 
     Raises:
         UserError: a step lies beyond the run.
     """
-    found = []
-    for folder, specs in asked:
-        if folder.state().measurable:
-            steps, reached = at_steps(specs, folder.spec().train.steps), folder.step()
-            own = (s for s in steps if not isinstance(s.step, int) or s.step <= reached)
-            found.append((folder, tuple(own)))
-    return found
+    completed = ((run, specs) for run, specs in asked if run.state() is RunState.COMPLETED)
+    return [(run, at_steps(specs, run.spec().train.steps)) for run, specs in completed]
 
 
 def named_evaluations(

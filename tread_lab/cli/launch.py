@@ -1,30 +1,46 @@
-"""Plans a sweep, shows what will run, and starts it; a plan alone imports no torch."""
+"""A sweep from its file to its ranking: plan, run what is open under the lock, draw and rank.
+
+A plan alone imports no torch.
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from tread_lab.cli.console import answers, say
-from tread_lab.cli.mlflow_view import check_known
-from tread_lab.cli.options import DONE
-from tread_lab.cli.show_plan import show_plan
+from tread_lab.cli.console import answers, notices, say
+from tread_lab.cli.options import DONE, INTERRUPTED, UNFINISHED
+from tread_lab.cli.show_plan import show_plan, show_power
+from tread_lab.cli.show_status import show_unfinished
+from tread_lab.config.errors import Unavailable, UserError
 from tread_lab.config.evaluation import SamplesSpec
+from tread_lab.config.labels import run_labels
 from tread_lab.config.load import load_sweep
 from tread_lab.config.metrics import OWN_FEATURES, by_extractor
 from tread_lab.config.units import counted
-from tread_lab.hardware import check_precisions
+from tread_lab.hardware import Devices, check_precisions
 from tread_lab.records.lab import Lab
 from tread_lab.records.stored_plan import plan_text
+from tread_lab.records.sweep_folder import Stopwatch
+from tread_lab.sweep.forecast import task_flops
 from tread_lab.sweep.plan import (
+    Plan,
     check_edit,
     pending_tasks,
     plan_sweep,
     plan_with_costs,
     started_tasks,
+    store_plan,
 )
 from tread_lab.sweep.planned_sweep import DataDigests
 from tread_lab.sweep.resources import RunResources, devices_of, make_runner
-from tread_lab.sweep.task import Task, failed
+from tread_lab.sweep.task import ListQueue, Task, TaskQueue, TimedQueue, failed, reopen
+from tread_lab.tracking.live import MLFLOW, check_tracker, tracked
+
+if TYPE_CHECKING:
+    from tread_lab.sweep.runner import Runner
 
 
 def launch(
@@ -33,6 +49,7 @@ def launch(
     resources: RunResources,
     *,
     only_plan: bool,
+    power: bool,
     retry_failed: bool,
     executor: str,
     name: str | None,
@@ -42,7 +59,7 @@ def launch(
     root: str | None,
 ) -> int:
     """Plan a sweep, run what is open, draw and rank; return the exit code."""
-    check_known(tracker)
+    check_tracker(tracker)
     lab = Lab.at(root)
     file_name, spec, experiment = load_sweep(file, overrides)
     devices = devices_of(executor, resources)
@@ -65,8 +82,6 @@ def launch(
     tasks, runs = {t.run: t for t in (*begun, *pending)}, {t.run for t in (*pending, *retried)}
     open_tasks = [task for run, task in tasks.items() if run in runs]
     if not only_plan:
-        from tread_lab.cli.drive import drive  # torch
-
         runner = make_runner(
             executor,
             resources,
@@ -74,7 +89,7 @@ def launch(
             hang_timeout=hang_timeout,
             early=early,
         )
-        return drive(
+        return _drive(
             lab,
             plan,
             open_tasks,
@@ -92,7 +107,113 @@ def launch(
         print(plan_text(plan_with_costs(plan)), end="")
     else:
         show_plan(answers, plan, lab, open_tasks, devices)
+        if power:
+            show_power(answers, lab, {task.spec.model.name for task in possible})
     return DONE
+
+
+def _drive(
+    lab: Lab,
+    plan: Plan,
+    open_tasks: Sequence[Task],
+    devices: Devices,
+    runner: Runner,
+    *,
+    retried: Sequence[Task],
+    tracker: str,
+    as_json: bool,
+) -> int:
+    """Run what is open under the sweep's lock, then conclude; return the exit code.
+
+    Args:
+        retried: tasks of failed runs, which are reopened once everything is checked.
+
+    Raises:
+        Unavailable: the disk is full or the cluster is lost.
+        UserError: a mistake of some runs, raised once the others have ended.
+    """
+    from tread_lab.sweep.preflight import check_references, preflight  # torch
+    from tread_lab.sweep.runner import Interrupted
+
+    folder, mistake = lab.sweep(plan.name), None
+    check_references((lab.run(task.run), task.evaluations) for task in plan.possible_tasks)
+    say(*preflight(open_tasks, devices))
+    with folder.lock():
+        reopen(lab, retried)
+        store_plan(folder, plan)
+        if plan.stop_early is None:  # all runs go on
+            shutil.rmtree(folder.judged_path, ignore_errors=True)
+        show_plan(notices, plan, lab, open_tasks, devices)
+        queue = _queue(lab, plan, open_tasks)
+        try:
+            with tracked(lab, plan.name, tracker, say):
+                if not queue.exhausted:  # a search may have work where no run is open
+                    _execute(lab, plan, open_tasks, runner, queue)
+        except Interrupted:
+            if not queue.stop:  # else the hours are over, as was asked
+                say(
+                    "interrupted, checkpoints are saved; run the same command again to continue"
+                    f" {plan.name}"
+                )
+                return INTERRUPTED
+        except Unavailable:
+            raise
+        except UserError as error:  # of some runs; the others are done
+            mistake = error
+        code = _conclude(lab, plan.name, queue, mlflow=tracker == MLFLOW, as_json=as_json)
+        if mistake is not None:
+            raise mistake
+        return code
+
+
+def _execute(
+    lab: Lab, plan: Plan, open_tasks: Sequence[Task], runner: Runner, queue: TimedQueue
+) -> None:
+    """Run the tasks of the queue, with live progress."""
+    from tread_lab.cli.progress import tasks_progress  # torch
+
+    folder, labels = lab.sweep(plan.name), run_labels(plan.possible_trials)
+    shown = tasks_progress(open_tasks, lab, plan.possible_tasks, labels, page=folder.time_left_path)
+    folder.drawn_path.unlink(missing_ok=True)  # first: this process may be killed
+    with ExitStack() as stack:
+        # `figures` may have drawn meanwhile what there was.
+        stack.callback(folder.drawn_path.unlink, missing_ok=True)
+        watch = stack.enter_context(shown)
+        stack.callback(queue.watch.note, now=True)
+        runner.run(lab, queue, watch)
+
+
+def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:
+    """Return what hands out tasks within the hours: the open ones, or those of a search.
+
+    Baselines come first, so that whatever ends has something to be compared with; then the longest,
+    unless early stopping depends on the order.
+    """
+    queue: TaskQueue
+    if plan.search_spec is None:
+        baselines = {trial.baseline for trial in plan.trials}
+        longest_first = tasks if plan.stop_early else sorted(tasks, key=task_flops, reverse=True)
+        ordered = sorted(longest_first, key=lambda task: task.run not in baselines)
+        queue = ListQueue(ordered, after=plan.baselines_first)
+    else:
+        from tread_lab.sweep.search.suggest import SearchQueue
+
+        queue = SearchQueue(lab, plan)
+    return TimedQueue(queue, plan.hours, Stopwatch(lab.sweep(plan.name)))
+
+
+def _conclude(lab: Lab, name: str, queue: TimedQueue, *, mlflow: bool, as_json: bool) -> int:
+    """Draw the figures, show the ranking; return the exit code."""
+    from tread_lab.analysis.figures.catalogue import write_figures  # imports matplotlib
+    from tread_lab.cli.show_ranking import show_places, show_ranking  # imports pandas
+
+    folder = lab.sweep(name)
+    figures = [] if folder.drawn else write_figures(lab, name)
+    show_ranking(lab, name, as_json=as_json)
+    show_places(lab, folder, figures, mlflow=mlflow)
+    if queue.closed:
+        say(f"the hours of {name} are over: {queue.left}")
+    return UNFINISHED if show_unfinished(lab, name) else DONE
 
 
 def _precisions(task: Task) -> list[str]:

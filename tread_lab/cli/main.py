@@ -13,13 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import tread_lab
-from tread_lab.cli.cost_command import cost
 from tread_lab.cli.data_commands import encode, pack, reference, stats, verify
-from tread_lab.cli.lab_commands import rm, status, sync
+from tread_lab.cli.lab_commands import (
+    dashboard,
+    export,
+    figures,
+    report,
+    rm,
+    status,
+    sync,
+    ui,
+)
 from tread_lab.cli.options import EXIT_CODES, INTERRUPTED, arguments
-from tread_lab.cli.run_commands import evaluate, sweep, train
-from tread_lab.cli.submit import slurm
-from tread_lab.cli.views import dashboard, export, figures, report, ui
+from tread_lab.cli.run_commands import cost, evaluate, slurm, sweep, train
 from tread_lab.config.errors import UserError
 
 # Flags of other tools -> what does the same here.

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tread_lab.cli.console import say
-from tread_lab.cli.options import DONE, INTERRUPTED, UNFINISHED
+from tread_lab.cli.options import DONE, INTERRUPTED, UNFINISHED, check_device, run_spec
 from tread_lab.cli.progress import tasks_progress
-from tread_lab.cli.resolve import check_device, run_spec
 from tread_lab.cli.show_status import show_run
 from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import decode_evaluations

@@ -91,12 +91,10 @@ class SharedParts:
         Raises:
             UserError: as `decode`.
         """
-        return decode(RunSpec, {name: self._part(name, v) for name, v in tree.items()}, path)
-
-    def _part(self, name: str, value: Any) -> Any:
-        if name not in TOP:
-            return value
-        key = name, repr(value)
-        if key not in self._parts:
-            self._parts[key] = decode_field(RunSpec, name, value)
-        return self._parts[key]
+        parts = dict(tree)
+        for name, value in tree.items():
+            key = name, repr(value)
+            if name in TOP and key not in self._parts:
+                self._parts[key] = decode_field(RunSpec, name, value)
+            parts[name] = self._parts.get(key, value)
+        return decode(RunSpec, parts, path)

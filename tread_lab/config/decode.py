@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import re
 import types
@@ -73,7 +74,7 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
         return tree
     fields, values, wrong = fields_of(typing.cast(Any, cls)), dict[str, Any](), Mistakes()
     with placed(path):
-        tree = opened(cls, tree)
+        tree = opened(cls, tree, path)
     for name in dict.fromkeys((*fields, *tree)):
         with wrong:
             if name in tree:
@@ -151,13 +152,18 @@ def encode(value: Any) -> Any:
     return value
 
 
-def opened(cls: Any, tree: Any) -> Mapping[str, Any]:
-    """Return the mapping of a dataclass; a shorthand is written out."""
+def opened(cls: Any, tree: Any, path: str = "") -> Mapping[str, Any]:
+    """Return the mapping of a dataclass; a shorthand is written out.
+
+    Args:
+        path: dotted, which an example of what may be typed begins with.
+    """
     if isinstance(tree, Mapping):
         return tree
     if tree is None or isinstance(tree, list | tuple) or not hasattr(cls, "from_shorthand"):
-        example = [(name, field.default) for name, field in fields_of(cls).items()] if cls else []
-        remedy = ". Try {{{}: {}}}.".format(*example[0]) if example else ""
+        usual = ((k, v.default) for k, v in fields_of(cls).items()) if cls else ()
+        examples = (f"{k}={v}" for k, v in usual if type(v) in (int, float, str))
+        remedy = "".join(f". Try {path}.{example}." for example in itertools.islice(examples, 1))
         raise UserError(f"must be a mapping, got {shown(tree)}{remedy}")
     written: Mapping[str, Any] = cls.from_shorthand(tree)
     return written
@@ -238,4 +244,4 @@ def _as_axis(value: Any, path: str) -> str:
         return ""
     values = f"[{ends[2]}, {ends[3]}]" if ends[1] else f"{ends[2]}..{ends[3]} log 5"
     field = path.removeprefix("axes.")
-    return f". Try {field}: {values}" if field != path else f". Try 'axes.{field}={values}'"
+    return f". Try {field}: {values}." if field != path else f". Try 'axes.{field}={values}'."

@@ -12,26 +12,37 @@ T = TypeVar("T")
 
 _LONGEST = 1_000  # characters of a line
 
-# Names of other tools and papers -> the names here, of which the first that is known is meant.
-SYNONYMS = {
-    **{"learning_rate": "lr", "batch_size": "batch", "wd": "weight_decay", "grad_clip": "clip"},
-    **dict.fromkeys(("max_norm", "gradient_clipping", "gradient_clip_val"), "clip"),
-    **{"ema_decay": "ema", "lr_scheduler": "schedule", "per_device_train_batch_size": "batch"},
-    **dict.fromkeys(("epochs", "max_steps", "num_steps", "iterations", "train_steps"), "steps"),
-    **dict.fromkeys(("num_train_epochs", "num_epochs", "max_epochs"), "steps"),
-    **dict.fromkeys(("selection_rate", "mask_ratio", "masking_ratio", "drop_rate"), "rate"),
-    **{"warmup_steps": "warmup", "num_inference_steps": "steps", "guidance_scale": "guidance"},
-    **dict.fromkeys(("dtype", "mixed_precision", "amp", "bf16", "fp16"), "precision"),
-    **{"image_size": "size", "resolution": "size", "num_classes": "classes", "arch": "model"},
-    **{"dataset": "source", "data_path": "path", "data_dir": "path", "num_workers": "workers"},
-    **dict.fromkeys(("n_trials", "num_samples", "count", "run_cap"), "search.trials trials"),
-    **dict.fromkeys(("parameters", "params", "grid", "param_space", "search_space"), "axes"),
-    **{"method": "search sampler", "algo": "search sampler", "search_alg": "search sampler"},
-    **dict.fromkeys(("metric", "metrics", "goal", "direction", "mode"), "objectives search"),
-    **{"grace_period": "grace", "reduction_factor": "reduction", "early_terminate": "stop_early"},
-    **{"scheduler": "stop_early schedule"},
-    **{"random_seed": "seed", "checkpoint": "init_from", "resume_from": "init_from"},
-    **{"n_startup_trials": "startup", "max_concurrent_trials": "parallel", "pruner": "stop_early"},
+_SEARCH, _STOP = "search: {sampler: tpe, trials: 20}", "stop_early: {grace: 100, reduction: 3}"
+_AXES, _GOAL = "axes: {train.lr: [1e-3, 3e-3]}", "objectives: [gap/heldout]"
+# Names of other tools and papers -> the names here, of which the first that is known is meant; with
+# an example where the value is written in another way, too.
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("learning_rate", "base_lr"), ("lr",)),
+    **dict.fromkeys(("batch_size", "per_device_train_batch_size"), ("batch",)),
+    **dict.fromkeys(("grad_clip", "max_norm", "gradient_clipping", "gradient_clip_val"), ("clip",)),
+    **dict.fromkeys(("epochs", "max_steps", "num_steps", "iterations", "train_steps"), ("steps",)),
+    **dict.fromkeys(("num_train_epochs", "num_epochs", "max_epochs"), ("steps",)),
+    **dict.fromkeys(("selection_rate", "mask_ratio", "masking_ratio", "drop_rate"), ("rate",)),
+    **dict.fromkeys(("dtype", "mixed_precision", "amp", "bf16", "fp16"), ("precision",)),
+    **dict.fromkeys(("image_size", "resolution"), ("size",)),
+    **dict.fromkeys(("data_path", "data_dir"), ("path",)),
+    **dict.fromkeys(("checkpoint", "resume_from"), ("init_from",)),
+    **dict.fromkeys(("parameters", "params", "grid", "param_space", "search_space"), (_AXES,)),
+    **dict.fromkeys(("method", "algo", "search_alg"), (_SEARCH, "sampler: tpe")),
+    **dict.fromkeys(("metric", "metrics"), (_GOAL, f"search: {{{_GOAL}}}")),
+    **dict.fromkeys(("goal", "direction", "mode"), (f"{_GOAL}, whose better direction is known",)),
+    **dict.fromkeys(("early_terminate", "pruner"), (_STOP,)),
+    **dict.fromkeys(
+        ("n_trials", "num_samples", "count", "run_cap"),
+        ("search.trials", "search: {trials: 20}", "trials: 20"),
+    ),
+    **{"wd": ("weight_decay",), "ema_decay": ("ema",), "lr_scheduler": ("schedule",)},
+    **{"warmup_steps": ("warmup",), "num_inference_steps": ("steps",)},
+    **{"guidance_scale": ("guidance",), "num_classes": ("classes",), "arch": ("model",)},
+    **{"dataset": ("source",), "num_workers": ("workers",), "random_seed": ("seed",)},
+    **{"scheduler": (_STOP, "schedule: constant"), "grace_period": ("grace: 100",)},
+    **{"reduction_factor": ("reduction: 3",), "n_startup_trials": ("startup: 8",)},
+    **{"max_concurrent_trials": ("parallel: 2",)},
 }
 
 
@@ -119,19 +130,21 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
 
 def near(name: str, known: Iterable[str]) -> str | None:
     """Return the known name, dotted or not, that is meant: by its last part, by what other tools
-    call it, or by its letters."""
+    call it, or by its letters; with an example, `sampler: tpe`, where other tools write it."""
     names, leaf = sorted(known, key=len), name.rpartition(".")[2]
-    for meant in (leaf, *SYNONYMS.get(leaf.lower(), "").split()):
+    for example in (leaf, *SYNONYMS.get(leaf.lower(), ())):
+        meant = example.partition(":")[0]
         if found := [one for one in names if meant in (one, one.rpartition(".")[2])]:
-            return meant if meant in names else found[0]
+            return example if meant != example or meant in names else found[0]
     return next(iter(difflib.get_close_matches(name, names, n=1)), None)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return `, did you mean 'x'?` for a near miss, else the list of valid names."""
+    """Return `, did you mean 'x'?` for a near miss, an example where other tools write the name in
+    another way, else the list of valid names."""
     known = sorted(known)
     if (meant := near(str(name), known)) is not None:
-        return f", did you mean {meant!r}?"
+        return f". Try {meant}." if ": " in meant else f", did you mean {meant!r}?"
     return f" (known: {', '.join(known)})" if known else ""
 
 

@@ -85,9 +85,10 @@ def near_field(key: str, others: Iterable[str] = SHORT) -> str:
     Args:
         others: names that are valid beside the dotted fields.
     """
-    if (meant := near(key, {*others, *all_fields()})) is not None:
-        return f", did you mean {meant!r}?"
-    return suggest(key, {name for name in (*others, *TOP) if "." not in name})
+    fields = {*others, *all_fields()}
+    return suggest(
+        key, fields if near(key, fields) else {n for n in (*others, *TOP) if "." not in n}
+    )
 
 
 def all_fields(cls: type = RunSpec) -> tuple[str, ...]:

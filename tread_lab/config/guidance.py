@@ -107,17 +107,15 @@ class GuidanceSpec:
         if self.interval is not None and self.interval[0] > self.interval[1]:
             raise UserError(f"interval: must be [lowest, highest], got {list(self.interval)}")
         strong, weak = self.strong, self.weak
-        alike = (strong.rate, strong.step) == (weak.rate, weak.step)
-        unlabelled = alike or weak.path == "dropped"
-        weak = replace(weak, label=weak.label or ("none" if unlabelled else "class"))
+        alike = (strong.rate, strong.step) == (weak.rate, weak.step) or weak.path == "dropped"
+        weak = replace(weak, label=weak.label or ("none" if alike else "class"))
         strong = replace(strong, label=strong.label or "class")
         if self.weight == 1 or weak == strong:  # the strong branch alone
             weak = BranchSpec(label="none")
             settle(self, weight=1.0, interval=None, channels="all")
-        settle(self, strong=strong, weak=weak)
-        dense = self.strong.rate.zero and self.weak.rate.zero
+        dense = strong.rate.zero and weak.rate.zero
         routes = () if dense else tuple(replace(r, rate=0.5) for r in self.routes)
-        settle(self, routes=routes)
+        settle(self, strong=strong, weak=weak, routes=routes)
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
@@ -132,19 +130,20 @@ class GuidanceSpec:
     def method(self) -> str:
         """What is combined, in a few letters: `CFG`, `SG(0.5/0.9)`, `CFG+AG(200)`, or empty."""
         strong, weak = self.strong, self.weak
-        parts = ["unconditional"] if strong.label == "none" else []
-        parts += [f"step({strong.step})"] if strong.step is not None else []
-        parts += ["path dropped"] if strong.path == "dropped" else []
-        if self.weight == 1:
-            parts += [] if strong.rate.zero else [f"routed({strong.rate})"]
-            return "+".join(parts)
-        pdg = weak.path != strong.path
-        parts += ["CFG"] if weak.label != strong.label and not pdg else []
-        parts += [f"PDG{'' if weak.label != strong.label else '(class)'}"] if pdg else []
-        parts += [f"AG({weak.step or 'last'})"] if weak.step != strong.step else []
+        is_guided, other_label = self.weight != 1, weak.label != strong.label
+        drops = is_guided and weak.path != strong.path
         sparse = not (strong.rate.zero and weak.rate.zero)
-        parts += [f"SG({strong.rate}/{weak.rate})"] if sparse else []
-        return "+".join(parts)
+        parts = {
+            "unconditional": strong.label == "none",
+            f"step({strong.step})": strong.step is not None,
+            "path dropped": strong.path == "dropped",
+            f"routed({strong.rate})": not is_guided and sparse,
+            "CFG": is_guided and other_label and not drops,
+            f"PDG{'' if other_label else '(class)'}": drops,
+            f"AG({weak.step or 'last'})": is_guided and weak.step != strong.step,
+            f"SG({strong.rate}/{weak.rate})": is_guided and sparse,
+        }
+        return "+".join(part for part, holds in parts.items() if holds)
 
 
 def in_short(tree: GuidanceSpec | Tree) -> dict[str, Any]:
@@ -159,9 +158,9 @@ def in_short(tree: GuidanceSpec | Tree) -> dict[str, Any]:
 def beyond_weight(guidance: GuidanceSpec | Tree) -> str:
     """Return what a weight alone does not say: ` AG(250)`, ` interval=[0.2, 5.0]`; nothing for CFG
     or no guidance."""
-    short = in_short(guidance)
-    method = "" if short["method"] == "CFG" else short["method"]
-    more = {k: v for k, v in short.items() if k not in ("w", "method") and v is not None}
+    told = in_short(guidance)
+    method = "" if told["method"] == "CFG" else told["method"]
+    more = {name: told[name] for name in ("interval", "channels", "routes") if told[name]}
     parts = [method, *(f"{k}={[*v] if isinstance(v, tuple) else v}" for k, v in more.items())]
     return "".join(f" {part}" for part in parts if part)
 
@@ -175,18 +174,13 @@ def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
     """
     dropped = any(branch.path == "dropped" for branch in guidance.branches)
     if dropped and not run.bypass.two_paths:
-        raise UserError(
-            "guidance: path: dropped needs a network of two paths; this run has no `bypass: sprint`"
-        )
+        raise UserError("guidance: path: dropped requires a network of two paths, `bypass: sprint`")
     if not dropped and all(branch.rate.zero for branch in guidance.branches):
         return ()
     routes = resolve_routes(guidance.routes, run.model.depth) or run.routes
-    if not routes:
-        raise UserError(
-            "guidance.routes: a branch has a selection rate, but this run was trained without"
-            ' routes; say where to route, e.g. guidance: {routes: ["2->B-4"]}'
-        )
     with placed("guidance"):
+        if not routes:
+            raise UserError('routes: must say where to route a dense run. Try routes: ["2->B-4"].')
         check_selections(routes, run.tokens, scans=run.model.scans)
     return routes
 
@@ -195,13 +189,13 @@ def check_guidance(run: RunSpec, guidance: GuidanceSpec) -> None:
     """Refuse what an evaluation of `run` will lack, before it is trained."""
     routes_taken(run, guidance)
     last, kept = run.train.steps, run.execution.keep_steps
-    for step in (branch.step for branch in guidance.branches if branch.step is not None):
+    for step in {branch.step or last for branch in guidance.branches}:
         if step > last:
-            raise UserError(f"guidance: step {step} lies beyond the {last} steps of training")
+            raise UserError(f"guidance: step must be at most the {last} of training, got {step}")
         if step != last and step not in kept:
             raise UserError(
-                f"guidance: no checkpoint of step {step} is kept; add it to execution.keep_steps,"
-                f" which is {list(kept)}"
+                f"guidance: step must have a checkpoint that is kept, got {step}."
+                f" Try execution.keep_steps={[*kept, step]}."
             )
 
 
@@ -218,28 +212,21 @@ def check_branches(run: RunSpec, guidance: GuidanceSpec, step: int | str | None)
             f"guidance.routes: in a run with bypass {run.bypass.kind} the end of the route is a"
             " part of the network; leave them out"
         )
-    _check_labels(run, guidance)
-    if len(guidance.branches) == 1:
-        return
-    last = step if isinstance(step, int) else run.train.steps
-    steps = {branch.step or last for branch in guidance.branches}
-    if len(steps) == 1 and len({replace(branch, step=None) for branch in guidance.branches}) == 1:
-        raise UserError(
-            f"guidance: step {last} is that of both branches, so that nothing is guided;"
-            " name an earlier one"
-        )
-
-
-def _check_labels(run: RunSpec, guidance: GuidanceSpec) -> None:
-    """Refuse the null class, or classes, where neither the run nor one before it saw them."""
     labels = {branch.label for branch in guidance.branches}
     if "none" in labels and not run.may_know("none"):
         raise UserError(
-            "guidance: it takes the null class, which is never trained where train.label_drop is 0;"
-            " raise that, or give the weak branch a rate or a step"
+            "guidance: must not use the null class, which is never trained where train.label_drop"
+            " is 0. Try train.label_drop=0.1, or a rate or a step of the weak branch."
         )
     if "class" in labels and not run.may_know("class"):
         raise UserError(
-            "guidance: it takes classes, which are never trained where train.label_drop is 1;"
-            " images without one: sampler.guidance={strong: {label: none}}"
+            "guidance: must not use classes, which are never trained where train.label_drop is 1."
+            " Try sampler.guidance={strong: {label: none}}."
+        )
+    last = step if isinstance(step, int) else run.train.steps
+    alike = {replace(branch, step=branch.step or last) for branch in guidance.branches}
+    if len(alike) < len(guidance.branches):
+        raise UserError(
+            f"guidance: must have branches that differ, got step {last} for both. Try an earlier"
+            " weak.step."
         )

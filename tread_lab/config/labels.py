@@ -137,11 +137,8 @@ def value_text(value: Any) -> str:
 
 def ancestors(spec: OneSpec) -> Iterator[tuple[str, OneSpec]]:
     """Yield the runs that a run descends from, the eldest first, each with its name."""
-    parent: Any
-    if isinstance(spec, RunSpec):
-        parent = spec.parent
-    else:
-        parent = (spec.get("init_from") or {}).get("run")
+    start = {} if isinstance(spec, RunSpec) else spec.get("init_from") or {}
+    parent: Any = spec.parent if isinstance(spec, RunSpec) else start.get("run")
     if parent is not None:
         yield from ancestors(parent)
         yield signature(decode(RunSpec, parent)), parent

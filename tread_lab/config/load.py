@@ -66,7 +66,8 @@ class Override:
         """What is wrong where nothing has the key; with what is meant, as it is typed."""
         known = (*all_fields(SweepSpec), *_OF_RUN, *_OF_EXPERIMENT, *all_fields())
         meant = near(self.key, known)
-        remedy = f"{meant}={self.text.partition('=')[2]}" if meant else "train.lr=1e-3"
+        name, example, written = (meant or "train.lr: 1e-3").partition(": ")
+        remedy = f"'{name}={written}'" if example else f"{name}={self.text.partition('=')[2]}"
         remedy = _ELSEWHERE.get(self.head, remedy)
         return UserError(f"{self.text}: unknown key {self.key!r}. Try {remedy}.")
 
@@ -155,11 +156,6 @@ def evaluations_of(words: Sequence[str]) -> list[Any]:
     return [load_yaml(word, repr(word)) if word.startswith("{") else word for word in words]
 
 
-def find_sweep(name: str) -> Path:
-    """Return the file of a sweep, or of an experiment, which is a sweep of its base run."""
-    return find(name, "sweeps", "experiments")
-
-
 def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:
     """Return (name, sweep, experiment) of a sweep file; an experiment's is {experiment: NAME}.
 
@@ -173,7 +169,7 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     Raises:
         UserError: every mistake of the file's own keys, of its fields and of their values.
     """
-    path, wrong = find_sweep(name), Mistakes()
+    path, wrong = find(name, "sweeps", "experiments"), Mistakes()
     tree = _tree(path)
     if "experiment" not in tree and tree.keys() & {*TOP}:
         tree = {"experiment": name}
@@ -183,7 +179,8 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     own, sweep = dict[str, Any](), SweepSpec(experiment="")
     experiment = Experiment(name=path.stem, run={})
     if "experiment" not in tree:
-        wrong.append("experiment: must be a base run, got none. Try experiment: tiny.")
+        missing = "experiment: must be a base run, got none. Try experiment: tiny."
+        wrong.append(f"{path.name}: {missing}")
     for key, value in tree.items():
         with wrong, placed(path.name):
             own[key] = decode_field(SweepSpec, key, value)

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from tread_lab.config.decode import Count, Natural, Positive, settle, within
-from tread_lab.config.errors import UserError, lookup, suggest
+from tread_lab.config.decode import Count, Natural, Positive, decode, settle, within
+from tread_lab.config.errors import UserError, lookup, near
 from tread_lab.config.registry import Registry
 
 # DiT paper, table 1: depth, width, heads
@@ -116,14 +116,11 @@ class ModelSpec:
         settle(self, **{name: usual[name] for name in scanned if name not in options})
 
     def _check_heads(self) -> None:
-        if self.heads == 0:
-            raise UserError(f"heads: must divide the width. Try heads={usual_heads(self.width)}.")
-        if self.width % self.heads:
-            raise UserError(f"heads: must divide the width {self.width}, got {self.heads}")
-        if self.rope and self.width // self.heads % 4:
-            raise UserError(
-                f"rope: must have heads of a multiple of 4, got {self.width // self.heads}"
-            )
+        if not self.heads or self.width % self.heads:
+            usual = f"Try heads={usual_heads(self.width)}."
+            raise UserError(f"heads: must divide the width {self.width}, got {self.heads}. {usual}")
+        if self.rope and (each := self.width // self.heads) % 4:
+            raise UserError(f"rope: must have heads of a multiple of 4, got {each}")
         if self.rope and self.relative_bias:
             raise UserError("relative_bias: must be false with rotary positions. Try rope=false.")
 
@@ -139,13 +136,13 @@ class ModelSpec:
         """
         name, *added = value.split("+") if isinstance(value, str) else [""]
         match = re.fullmatch(r"(\w+)-(\w+)/(\d{1,9})", name)
-        backbone = FAMILIES.get(match[1], match[1]) if match else ""
-        shape = _shape(backbone, match[1], match[2]) if match and backbone in BACKBONES else None
-        if match is None or shape is None:
-            raise UserError(f"unknown model {value!r}{_hint(value)}")
-        options = dict(BLOCKS.get(match[1], {}))
-        options |= {option: lookup(OPTIONS, option, value) for option in added}
-        return {"backbone": backbone, **shape, "patch": int(match[3]), **options}
+        family, size, patch = match.groups() if match else ("", "", "")
+        backbone = FAMILIES.get(family, family)
+        shape = _shape(backbone, family, size) if backbone in BACKBONES else None
+        if shape is None:
+            raise UserError(f"unknown model {value!r}{_hint(str(value))}")
+        options = BLOCKS.get(family, {}) | {name: lookup(OPTIONS, name, value) for name in added}
+        return {"backbone": backbone, **shape, "patch": int(patch), **options}
 
     @property
     def name(self) -> str:
@@ -155,13 +152,11 @@ class ModelSpec:
         Options of the modern block are appended (`DiT-S/2+rope`); RMSNorm, SwiGLU and rotary
         positions together make a LightningDiT, a relative bias and trained positions an MDT.
         """
-        chosen = [option for option, value in OPTIONS.items() if getattr(self, option) == value]
         families = {backbone: family for family, backbone in reversed(FAMILIES.items())}
-        family = families.get(self.backbone, self.backbone)
-        special = next((name for name, own in BLOCKS.items() if own.keys() <= {*chosen}), None)
-        if special is not None:
-            family = special
-            chosen = [option for option in chosen if option not in BLOCKS[special]]
+        chosen = [option for option, value in OPTIONS.items() if getattr(self, option) == value]
+        special = (name for name, own in BLOCKS.items() if own.keys() <= {*chosen})
+        family = next(special, families.get(self.backbone, self.backbone))
+        chosen = [option for option in chosen if option not in BLOCKS.get(family, ())]
         return "+".join([f"{family}-{_size(self, family)}/{self.patch}", *chosen])
 
     @property
@@ -181,31 +176,23 @@ class ModelSpec:
 
 
 def depth_of(name: str) -> int:
-    """Return B, the number of blocks, of a `ModelSpec.name`.
-
-    Raises:
-        UserError: no such size.
-    """
-    size = name.partition("-")[2].partition("/")[0]
-    custom = re.fullmatch(r"(\d+)x\d+(?:x\d+)?", size)
-    depths = {key.rpartition("-")[2]: shape[0] for key, shape in {**SIZES, **COUNTED}.items()}
-    return int(custom[1]) if custom else lookup(depths, size, "model")
+    """Return B, the number of blocks, of a `ModelSpec.name`."""
+    return decode(ModelSpec, name).depth
 
 
 def _shape(backbone: str, family: str, size: str) -> dict[str, int] | None:
-    """Return depth, width and, where there is attention, heads; `None` for an unknown size."""
+    """Return depth, width and, where the backbone has such, heads or state; `None` for no size."""
     names = ["depth", "width", *(n for n in BACKBONES[backbone].options if n in ("heads", "state"))]
-    if size in SIZES:
-        published = dict(zip(("depth", "width", "heads"), SIZES[size]))
-        return {name: number for name, number in published.items() if name in names}
-    if f"{family}-{size}" in COUNTED:
-        return dict(zip(names, COUNTED[f"{family}-{size}"]))
-    match = re.fullmatch(r"(\d{1,9})x(\d{1,9})(?:x(\d{1,9}))?", size)
-    numbers = [int(number) for number in match.groups() if number] if match else []
-    if not 2 <= len(numbers) <= len(names):
+    third = r"(?:x(\d{1,9}))?" if len(names) > 2 else ""
+    custom = re.fullmatch(rf"(\d{{1,9}})x(\d{{1,9}}){third}", size)
+    shape = dict(zip(("depth", "width", "heads"), SIZES.get(size, ())))
+    shape = shape or dict(zip(names, COUNTED.get(f"{family}-{size}", ())))
+    if custom is not None:
+        shape = {name: int(number) for name, number in zip(names, custom.groups()) if number}
+    if not shape:
         return None
-    shape = dict(zip(names, numbers))
-    return {"heads": usual_heads(shape["width"]), **shape} if "heads" in names else shape
+    usual = {"heads": usual_heads(shape["width"]), "state": STATE}
+    return {name: shape.get(name, usual.get(name, 0)) for name in names}
 
 
 def usual_heads(width: int) -> int:
@@ -214,24 +201,20 @@ def usual_heads(width: int) -> int:
 
 
 def _size(model: ModelSpec, family: str) -> str:
-    shape = (model.depth, model.width)
-    for size, (*published, heads) in SIZES.items():
-        if (*published,) == shape and model.heads in (0, heads):
+    """Return `S` of a published size, `210M` of a counted one, else `12x32` or `12x32x4`."""
+    custom = f"{model.depth}x{model.width}"
+    counted = (name.removeprefix(f"{family}-") for name in COUNTED)
+    for size in (*SIZES, *counted, custom):
+        shape = _shape(model.backbone, family, size) or {}
+        if shape and all(getattr(model, name) == number for name, number in shape.items()):
             return size
-    for name, counted in COUNTED.items():
-        if name.startswith(f"{family}-") and counted == shape:
-            return name.removeprefix(f"{family}-")
-    usual = {"heads": usual_heads(model.width), "state": STATE}
-    own = (name for name in BACKBONES[model.backbone].options if name in usual)
-    extra = [n for name in own if (n := getattr(model, name)) != usual[name]]
-    return "x".join(map(str, [*shape, *extra]))
+    return "x".join([custom, *(str(getattr(model, name)) for name in [*shape][2:])])
 
 
-def _hint(value: Any) -> str:
+def _hint(name: str) -> str:
     families = (*FAMILIES, *(name for name in BACKBONES if name not in BACKBONES.built_in))
     names = [f"{family}-{size}/{p}" for family in families for size in SIZES for p in (1, 2, 4, 8)]
     names += [f"{name}/2" for name in COUNTED]
-    same = [name for name in names if name.lower() == str(value).lower()]
-    near = suggest(str(value), same or names)
-    examples = "DiT-B/2, RWKV-S/2 or Mamba-12x32/2, or name the module that adds it in plugins"
-    return near if "did you mean" in near else f"; write e.g. {examples}"
+    meant = near(name, [known for known in names if known.lower() == name.lower()] or names)
+    examples = "DiT-B/2, RWKV-S/2, Mamba-12x32/2, or the module that adds it in plugins"
+    return f", did you mean {meant!r}?" if meant else f". Try {examples}."

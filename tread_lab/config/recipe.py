@@ -215,10 +215,11 @@ class TrainSpec:
     label_drop: Share = 0.1
 
     def __post_init__(self) -> None:
-        settle(self, warmup=step_at("warmup", self.warmup, self.steps))
         if self.matrix_lr is not None and self.optimizer != "muon":
             raise UserError("matrix_lr: requires Muon. Try optimizer: muon.")
-        settle(self, matrix_lr=None if self.matrix_lr == self.lr else self.matrix_lr)
+        matrix_lr = None if self.matrix_lr == self.lr else self.matrix_lr
+        warmup = step_at("warmup", self.warmup, self.steps)
+        settle(self, matrix_lr=matrix_lr, warmup=warmup)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,4 @@
-"""Registries: one table from name to entry per kind, which modules of your own may add to; the
-systems beside TREAD among them, a line for each published one."""
+"""Registries: one table from name to entry per kind, which modules of your own may add to."""
 
 from __future__ import annotations
 

@@ -113,6 +113,7 @@ BYPASSES = Variants("bypass", RouteBypass)
 
 
 Position = int | float | str
+_ROUTE = r"\s*([^\s>][^>]{0,30}?)\s*->\s*([^>]{1,30}?)(?:\s+by\s+(\w+))?\s*"
 
 
 @dataclass(frozen=True)
@@ -167,26 +168,22 @@ class RouteSpec:
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
         """Return `{start: 2, end: 8}` for `2->8`; `2->8 by rows` has a selection too."""
-        written = re.sub(r"\s+", " ", value).strip() if isinstance(value, str) else ""
-        start, arrow, rest = written.partition("->")
-        end, _, selection = rest.partition(" by ")
-        if not (start.strip() and arrow and end.strip()) or len(written) > 100:
-            quoted = " (a shell takes an unquoted > for a file)" if written[-1:] == "-" else ""
+        match = re.fullmatch(_ROUTE, value) if isinstance(value, str) else None
+        if match is None:
+            quoted = " (a shell takes an unquoted > for a file)" if str(value)[-1:] == "-" else ""
             raise UserError(f"must be a route, got {shown(value)}{quoted}. Try '2->8'.")
-        ends = {"start": _number(start.strip()), "end": _number(end.strip())}
-        return {**ends, "selection": selection.strip()} if selection else ends
+        ends = {"start": _number(match[1]), "end": _number(match[2])}
+        return {**ends, "selection": match[3]} if match[3] else ends
 
     def resolved(self, depth: int) -> RouteSpec:
         """Return the route with block numbers, checked against a network of `depth` blocks."""
         start, end = block_index(self.start, depth), block_index(self.end, depth)
-        if not 0 <= start < depth or not 0 <= end < depth:
-            raise UserError(
-                f"must be within blocks 0..{depth - 1} of the network, got {start}->{end}"
-            )
+        got = f"got {start}->{end}"
+        if not {start, end} <= {*range(depth)}:
+            raise UserError(f"must be within blocks 0..{depth - 1} of the network, {got}")
         if start > end:
-            raise UserError(f"must start before its end, got {start}->{end}. Try {end}->{start}.")
-        same = (type(self.start), type(self.end)) == (int, int)
-        return self if same else dataclasses.replace(self, start=start, end=end)
+            raise UserError(f"must start before its end, {got}. Try {end}->{start}.")
+        return dataclasses.replace(self, start=start, end=end)
 
     @property
     def blocks(self) -> range:
@@ -222,11 +219,11 @@ def block_index(position: Position, depth: int) -> int:
         UserError: it is no position.
     """
     value = _number(position)
-    if isinstance(value, int):
-        return value
     if isinstance(value, float):
         return int(value * depth + 0.5)
-    match = re.fullmatch(r"B ?- ?(\d{1,9})", value) if isinstance(value, str) else None
+    if isinstance(value, int):
+        return value
+    match = re.fullmatch(r"B ?- ?(\d{1,9})", value)
     if match is None:
         raise UserError(f"must be a position, got {position!r}. Try 2, B-4, 1/6 or 0.25.")
     return depth - int(match[1])
@@ -244,14 +241,13 @@ def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, 
         UserError: a route out of range, out of order or overlapping the one before it.
     """
     resolved: list[RouteSpec] = []
-    for k, route in enumerate(routes):
+    for k, written in enumerate(routes):
         with placed(f"routes[{k}]"):
-            route = route.resolved(depth)
-        if resolved and route.blocks[0] <= resolved[-1].blocks[-1]:
-            raise UserError(
-                f"routes[{k}]: must start after block {resolved[-1].end}, where the route before"
-                f" ends, got {route}"
-            )
+            route = written.resolved(depth)
+            if resolved and route.blocks[0] <= (last := resolved[-1].blocks[-1]):
+                raise UserError(
+                    f"must start after block {last}, where the route before ends, got {route}"
+                )
         resolved.append(route)
     return tuple(route for route in resolved if route.rate > 0)
 
@@ -259,8 +255,7 @@ def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, 
 def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -> None:
     """Refuse selections that the network or its grid of `tokens` cannot have."""
     for k, route in enumerate(routes):
-        where, side = f"routes[{k}]", math.isqrt(tokens)
-        facts = SELECTIONS[route.selection]
+        where, facts, side = f"routes[{k}]", SELECTIONS[route.selection], math.isqrt(tokens)
         if scans and not facts.keeps_order:
             raise UserError(
                 f"{where}.selection: must keep the rows that a scan reads, got {route.selection}."
@@ -268,8 +263,8 @@ def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -
             )
         if side % facts.side:
             raise UserError(
-                f"{where}.selection: {route.selection} requires a grid whose side is a multiple of"
-                f" {facts.side}, got {side} x {side} tokens. Try selection: random."
+                f"{where}.selection: must have a grid whose side is a multiple of {facts.side},"
+                f" got {route.selection} of {side} x {side} tokens. Try selection: random."
             )
         if route.routed(tokens) == 0:
             raise UserError(
@@ -280,13 +275,10 @@ def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -
 
 def _number(text: Position) -> Position:
     """Return 3 for `3`, 0.25 (a fraction of the depth) for `0.25` and `1/4`, else the text."""
+    match = re.fullmatch(r"(-?\d{1,9})|(0?\.\d{1,18})|(\d{1,9}) ?/ ?([1-9]\d{,8})", str(text))
+    if isinstance(text, str) and match is not None:
+        ratio = int(match[3]) / int(match[4]) if match[3] else None
+        text = int(match[1]) if match[1] else float(match[2]) if match[2] else ratio or 0.0
     if isinstance(text, float) and not 0 <= text <= 1:
         raise UserError(f"must be a block or a fraction of the depth in [0, 1], got {text}")
-    if not isinstance(text, str):
-        return text
-    if re.fullmatch(r"-?\d{1,9}", text):
-        return int(text)
-    if re.fullmatch(r"0?\.\d{1,18}", text):
-        return float(text)
-    match = re.fullmatch(r"(\d{1,9}) ?/ ?([1-9]\d{,8})", text)
-    return _number(int(match[1]) / int(match[2])) if match else text
+    return text

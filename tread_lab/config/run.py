@@ -132,21 +132,17 @@ class RunSpec:
 
         Without routes all of it has its default, so that equal runs are equal specs.
         """
-        routes = resolve_routes(self.routes, self.model.depth)
+        routes, steps = resolve_routes(self.routes, self.model.depth), self.train.steps
         check_selections(routes, self.tokens, scans=self.model.scans)
-        steps, last = self.train.steps, self.routes_until
         first = step_at("routes_from", self.routes_from, steps)
-        last = None if last is None else step_at("routes_until", last, steps)
-        if last is not None and last >= steps:
-            last = None
+        last = step_at("routes_until", steps if (x := self.routes_until) is None else x, steps)
         if not routes:
             resolved = {"routes": (), "routes_from": 0, "routes_until": None, "fp32_block": "off"}
             loss = self.loss if self.loss.dense else PlainLoss()
             return {**resolved, "bypass": RouteBypass(), "loss": loss}
-        resolved = {"routes": routes, "routes_from": first, "routes_until": last}
-        if self.precision in _EXACT:
-            resolved["fp32_block"] = "off"
-        return resolved
+        exact = {"fp32_block": "off"} if self.precision in _EXACT else {}
+        until = last if last < steps else None
+        return {"routes": routes, "routes_from": first, "routes_until": until, **exact}
 
     @property
     def systems(self) -> dict[str, SystemSpec]:
@@ -191,9 +187,9 @@ class RunSpec:
     def phases(self) -> tuple[tuple[range, tuple[RouteSpec, ...]], ...]:
         """The parts of the steps in order, each with the routes that are on in all of it."""
         steps = self.train.steps
-        first = min(int(self.routes_from), steps)
         last = steps if self.routes_until is None else int(self.routes_until)
-        if not self.routes or first >= last:
+        first = min(int(self.routes_from), last)
+        if not self.routes or first == last:
             first = last = 0
         parts = (range(first), ()), (range(first, last), self.routes), (range(last, steps), ())
         return tuple(part for part in parts if part[0])

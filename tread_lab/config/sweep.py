@@ -24,9 +24,11 @@ else:
 
 ZIP = "zip"  # the key under which axes vary together
 MOST_CELLS = 10_000  # times seeds
-_WHOLE = r"\s*(-?\d{1,15})\s*\.\.\s*(-?\d{1,15})(?:\s+step\s+(\d{1,15}))?\s*"
 _NUMBER = r"-?\d{1,15}(?:\.\d{1,15})?(?:e[+-]?\d{1,3})?"
-_SCALED = rf"\s*({_NUMBER})\s*\.\.\s*({_NUMBER})\s+(log|linear)(?:\s+(\d{{1,15}}))?\s*"
+_RANGE = (
+    rf"({_NUMBER})\s*\.\.\s*({_NUMBER})"
+    r"(?:\s+(log|linear)(?:\s+(\d{1,15}))?|\s+step\s+(\d{1,15}))?"
+)
 _VALUES = 33  # of a scaled range that does not say how many: a search chooses among them
 _SCALES: Mapping[str, Callable[[float, float, float], float]] = {
     "log": lambda first, last, share: first * (last / first) ** share,
@@ -144,6 +146,8 @@ class SweepSpec:
         search: how cells are chosen one after another; `None` runs every cell.
         stop_early: ends trials that are worse than the others after a few steps.
         hours: that the command may run, all sessions together; then runs stop with checkpoints.
+        margin: gap in held-out loss within which a cell is called equivalent to dense, where its
+            seeds show it; `None` calls none so.
         plugins: modules to import first, which register selections, metrics and the like.
     """
 
@@ -163,47 +167,39 @@ class SweepSpec:
     stop_early: StopEarlySpec | None = None
     match: Literal["train_flops", "train_seconds"] | None = None
     controls: tuple[dict[str, Any], ...] = ()
+    margin: Positive | None = None
     plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.match is not None and self.baseline is None:
-            raise UserError("match: there is no baseline to match; leave out `baseline: null`")
-        if self.controls and self.baseline is None:
-            raise UserError("controls: require a baseline; leave out `baseline: null`")
-        if self.match is not None and self.stop_early is not None:
-            raise UserError(
-                "stop_early: judges at equal steps, and `match` changes them; leave one"
-            )
         settle(self, seeds=_seeds(self.seeds), variants=dict(_variants(self.variants)))
+        for name in ("match", "controls") if self.baseline is None else ():
+            if getattr(self, name):
+                raise UserError(f"{name}: requires a baseline. Try leaving out `baseline: null`.")
+        if self.match is not None and self.stop_early is not None:
+            raise UserError("stop_early: must be null with `match`, which judges at other steps")
         if self.stop_early is not None and len(self.seeds) > 1:
             raise UserError(
                 f"stop_early: requires one seed, got {len(self.seeds)}. It stops single runs, and a"
-                " cell counts only with all its seeds. Try seeds=[0], or stop_early=null"
+                " cell counts only with all its seeds. Try seeds=[0], or stop_early=null."
             )
 
 
 def _seeds(seeds: Any) -> tuple[int, ...]:
-    if isinstance(seeds, str):
-        seeds = numbers(seeds, "seeds")
-    if any(isinstance(seed, float) for seed in seeds):
-        raise UserError(f"seeds: must be whole numbers, got {seeds[0]:g}..{seeds[-1]:g}. Try 0..2.")
-    if len(set(seeds)) != len(seeds) or not seeds:
-        raise UserError(f"seeds: must be distinct and at least one, got {list(seeds)}. Try 0..2.")
-    if min(seeds) < 0:
-        raise UserError(f"seeds: must not be negative, got {min(seeds)}")
-    return tuple(seeds)
+    whole = numbers(seeds, "seeds") if isinstance(seeds, str) else seeds
+    if len({*whole}) != len(whole) or not whole or any(type(x) is float or x < 0 for x in whole):
+        raise UserError(f"seeds: must be distinct whole numbers from 0, got {[*whole]}. Try 0..2.")
+    return tuple(whole)
 
 
 def _variants(variants: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[Any, Any]]]:
     for axis, named in variants.items():
-        if not isinstance(named, Mapping) or not all(
-            isinstance(fields, Mapping) for fields in named.values()
-        ):
-            raise UserError(f"variants.{axis}: expected {{name: {{field: value}}}}")
-        if not named:
-            raise UserError(f"variants.{axis}: has no values")
+        fields = named.values() if isinstance(named, Mapping) else ()
+        if not fields or not all(isinstance(own, Mapping) for own in fields):
+            example = f"variants: {{{axis}: {{base: {{}}, slow: {{train.lr: 1e-4}}}}}}"
+            got = f"must be named fields, got {shown(named)}"
+            raise UserError(f"variants.{axis}: {got}. Try {example}.")
         if axis in (*ROUTE_AXES, "selection"):
-            raise UserError(f"variants.{axis}: routes have a field of this name; choose another")
+            raise UserError(f"variants.{axis}: must not be a field of routes. Try another name.")
         yield str(axis), named
 
 
@@ -254,12 +250,11 @@ def _combined(prefix: str, axes: Any, path: str, *, zipped: bool = False) -> lis
     columns, wrong = dict[str, list[Cell]](), Mistakes()
     for key, values in axes.items():
         together, own = key == ZIP and not zipped, f"{path}.{key}"
+        inner = prefix if together else f"{prefix}{key}."
         for place, part in _listed(values, own) if together else [(own, values)]:
             with wrong:
-                if together:
-                    columns[place] = _combined(prefix, part, place, zipped=True)
-                elif isinstance(part, Mapping):
-                    columns[place] = _combined(f"{prefix}{key}.", part, place, zipped=zipped)
+                if together or isinstance(part, Mapping):
+                    columns[place] = _combined(inner, part, place, zipped=zipped or together)
                 else:
                     columns[place] = _axis(f"{prefix}{key}", part, place)
     wrong.check()
@@ -308,30 +303,30 @@ def numbers(text: str, path: str) -> list[int] | list[float]:
     Raises:
         UserError: not a range, or one without or with too many numbers.
     """
-    if (scaled := re.fullmatch(_SCALED, text, flags=re.ASCII)) is not None:
-        return _scaled(*scaled.groups(), place=f"{path}: the range {text!r}")
-    match = re.fullmatch(_WHOLE, text, flags=re.ASCII)
-    if match is None:
+    match, place = re.fullmatch(_RANGE, text.strip(), flags=re.ASCII), f"{path}: the range {text!r}"
+    whole = match is not None and {".", "e"}.isdisjoint(match[1] + match[2])
+    if match is None or not (whole or match[3]):
         forms = "0..7, 0..8 step 2, 1e-4..1e-2 log or 0.1..0.9 linear 9"
-        raise UserError(f"{shown(text)} is not a range; write {forms}").at(path)
-    first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
+        raise UserError(f"{path}: must be a range, got {shown(text)}. Try {forms}.")
+    first, last = float(match[1]), float(match[2])
+    if match[3]:
+        return _scaled(first, last, match[3], int(match[4] or _VALUES), place=place, whole=whole)
+    step = int(match[5] or 1)
     if step == 0 or last < first:
-        raise UserError(f"the range {text!r} is empty").at(path)
-    check_count((last - first) // step + 1, f"{path}: the range {text!r}")
-    return list(range(first, last + 1, step))
+        raise UserError(f"{place}: must not be empty")
+    check_count(int(last - first) // step + 1, place)
+    return list(range(int(first), int(last) + 1, step))
 
 
 def _scaled(
-    start: str, end: str, scale: str, count: str | None, *, place: str
+    first: float, last: float, scale: str, count: int, *, place: str, whole: bool
 ) -> list[int] | list[float]:
     """Return the numbers that a scale puts between two, with three digits or, where these leave
-    fewer numbers, with all; equal ones once, whole ones where both ends are written so."""
-    first, last, values = float(start), float(end), int(count or _VALUES)
-    if not first < last or values < 2 or (scale == "log" and first <= 0):
-        raise UserError("must be from a smaller to a larger number, log from above 0").at(place)
-    check_count(values, place)
-    inner = [_SCALES[scale](first, last, k / (values - 1)) for k in range(1, values - 1)]
+    fewer numbers, with all; equal ones once."""
+    if not first < last or count < 2 or (scale == "log" and first <= 0):
+        raise UserError(f"{place}: must be from a smaller to a larger number, log from above 0")
+    check_count(count, place)
+    inner = [_SCALES[scale](first, last, k / (count - 1)) for k in range(1, count - 1)]
     rounded = [first, *(float(f"{x:.3g}") for x in inner), last]
     exact = rounded if [*dict.fromkeys(rounded)] == sorted(rounded) else [first, *inner, last]
-    is_whole = {".", "e"}.isdisjoint(start + end)
-    return list(dict.fromkeys(map(round, exact))) if is_whole else list(dict.fromkeys(exact))
+    return list(dict.fromkeys(map(round, exact))) if whole else list(dict.fromkeys(exact))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tread_lab.config.errors import UserError
+from tread_lab.config.errors import UserError, first_line
 
 _TAG = "tag:yaml.org,2002:"
 # The core schema of YAML 1.2 (section 10.3.2), and `<<`, which merges a mapping into another.
@@ -79,11 +79,12 @@ def load_yaml(text: str, name: str) -> Any:
     try:
         return _Loader(text).get_single_data()
     except (yaml.YAMLError, KeyError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
+        opened = "flow" in (getattr(error, "context", None) or "")
+        mark = getattr(error, "context_mark" if opened else "problem_mark", None)
         place = f" line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error).strip().partition("\n")[0]
-        problem = problem or type(error).__name__
-        raise UserError(f"{name}{place}: not valid YAML: {problem}") from None
+        problem = getattr(error, "problem", None) or first_line(error)
+        problem = "a bracket that is not closed. Try closing it" if opened else problem
+        raise UserError(f"{name}{place}: must be valid YAML, got {problem}") from None
 
 
 def dump_yaml(tree: Any) -> str:

@@ -8,7 +8,6 @@ import copy
 import functools
 import hashlib
 import importlib.util
-import json
 import math
 import os
 import warnings
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.config.errors import UserError, first_line
+from tread_lab.records.durable import read_json
 
 VARIABLE = "TREAD_LAB_AUTOENCODER"
 # Pixels of the images of one decoding call: 8 of 256x256 on a CPU (2 GB), 64 on a GPU.
@@ -74,11 +74,8 @@ class Autoencoder:
     @property
     def enlarges(self) -> int | None:
         """Side of an image over that of its latent, by the configuration of a local folder."""
-        try:
-            config = json.loads((Path(self._where) / "config.json").read_text(encoding="utf-8"))
-            return _zoom(config)
-        except (OSError, ValueError, LookupError, TypeError):
-            return None
+        config = read_json(Path(self._where) / "config.json")
+        return None if config is None else _zoom(config)
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:
         """uint8 images [B, 3, 8H, 8W] of latents in model space, on the device of `x_BCHW`."""
@@ -165,12 +162,10 @@ def levels(image_BCHW: Tensor) -> Tensor:
     return (127.5 * image_BCHW + 128).clamp(0, 255).to(torch.uint8)
 
 
-def _unit_levels(image_BCHW: Tensor) -> Tensor:
-    """[0, 1] -> 0..255, as EDM2 does: x -> floor(255 x)."""
-    return (255 * image_BCHW.clamp(0, 1)).to(torch.uint8)
-
-
-LEVELS: Mapping[PixelRange, Callable[[Tensor], Tensor]] = {"signed": levels, "unit": _unit_levels}
+LEVELS: Mapping[PixelRange, Callable[[Tensor], Tensor]] = {
+    "signed": levels,
+    "unit": lambda image_BCHW: (255 * image_BCHW.clamp(0, 1)).to(torch.uint8),  # as EDM2 does
+}
 FED: Mapping[PixelRange, Callable[[Tensor], Tensor]] = {  # 0..255 -> what the encoder is fed
     "signed": lambda image_BCHW: image_BCHW / 127.5 - 1,
     "unit": lambda image_BCHW: image_BCHW / 255,

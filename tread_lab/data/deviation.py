@@ -21,7 +21,6 @@ NEAR = 1.5  # how many times off a known deviation may be; subsets of ImageNet s
 FAR = 3.0  # the same where only the process says what it was made for
 NOISES = {"flow": "flow matching's noise", "ddpm": "DDPM's noise"}
 
-
 DECODED = 8  # held-out samples, evenly spread over the part
 BEYOND = 1.6  # a decoded value that is no pixel of -1..1; decoders overshoot by less
 MOST_BEYOND = 0.05  # the share of such values that images may have
@@ -36,101 +35,55 @@ def check_decoded(data: DataSpec, heldout: Samples) -> None:
     taken for 0..1 lie far below the darkest level.
 
     Raises:
-        UserError: says what was found, and the range that they seem to have.
+        UserError: says what was found.
     """
     decoded: Callable[[Tensor], Tensor | None] = getattr(heldout, "decoded", lambda x_BCHW: None)
-    image_BCHW = decoded(_spread(heldout, DECODED))
-    if image_BCHW is None:
+    if (image_BCHW := decoded(_spread(heldout, DECODED))) is None:
         return
     beyond = 1 - float((image_BCHW.abs() <= BEYOND).float().mean())  # NaN is, too
     dark, mean = float((image_BCHW < DARK).float().mean()), float(image_BCHW.mean())
-    if data.decoder_range == "signed" and dark < LEAST_DARK and mean > -DARK:
-        what, remedy = f"{dark:.2%} of their values are below {DARK:g}", "set it to unit"
-    elif beyond > MOST_BEYOND and not float(image_BCHW.std()) <= CONTRAST:
-        what = f"{beyond:.0%} of their values lie beyond +-{BEYOND:g}"
-        remedy = "check data.decoder_scale and the autoencoder"
-        if data.decoder_range == "unit":
-            remedy = f"set it to signed, or {remedy}"
-    else:
-        return
-    raise UserError(
-        f"data.decoder_range: decoded as {data.decoder_range}, held-out samples of {data.path} are"
-        f" no images of -1..1 ({what}, the mean is {mean:.2g}); {remedy}"
-    )
-
-
-def expected_deviation(spec: RunSpec) -> tuple[float, float, str]:
-    """Return what `data.deviation` says, else what the SD autoencoder or the process implies.
-
-    That is a deviation, how many times off is still taken, and who says so.
-    """
-    data, (_, decoder_scale) = spec.data, spec.data.scales
-    if data.deviation is not None:
-        return data.deviation, NEAR, "data.deviation"
-    if data.holds.latents and decoder_scale == SD_SCALE:
-        return SD_DEVIATION, NEAR, "latents of the SD autoencoder"
-    if isinstance(spec.process, EDMSpec):
-        return spec.process.sigma_data, FAR, "EDM's sigma_data"
-    return 1.0, FAR, NOISES[spec.process.kind]
-
-
-def measure_deviation(samples: Samples) -> float:
-    """Return the standard deviation over all values of at most 256 samples of the set."""
-    return float(_spread(samples, MEASURED).double().std(correction=0))
-
-
-def _spread(samples: Samples, most: int) -> Tensor:
-    """Return at most `most` samples, evenly spread over the set."""
-    ids = torch.linspace(0, len(samples) - 1, min(most, len(samples))).long()
-    return samples.take(ids)[0]
-
-
-def _check_channels(data: DataSpec, samples: Samples) -> None:
-    """Refuse channels that differ although each was divided by its own deviation."""
-    x_CN = _spread(samples, MEASURED).double().transpose(0, 1).flatten(1) / data.scales[0]
-    for channel, deviation in enumerate(x_CN.std(dim=1, correction=0).tolist()):
-        if not 1 / FAR <= deviation <= FAR:
-            raise UserError(
-                f"data.normalise: channel {channel} deviates by {deviation:.3g} after it was"
-                " divided by its deviation, so the statistics beside the data are of other data;"
-                " `tread-lab data stats --write` measures them anew"
-            )
+    bright = data.decoder_range == "signed" and dark < LEAST_DARK and mean > -DARK
+    if bright or (beyond > MOST_BEYOND and not float(image_BCHW.std()) <= CONTRAST):
+        other = "unit" if data.decoder_range == "signed" else "signed"
+        raise UserError(
+            f"data.decoder_range: decoded as {data.decoder_range}, held-out samples of {data.path}"
+            f" must be images of -1..1, got {dark:.2%} of their values below {DARK:g} and"
+            f" {beyond:.0%} beyond +-{BEYOND:g}. Try {other}, or check data.decoder_scale and the"
+            " autoencoder."
+        )
 
 
 def check_deviation(spec: RunSpec, samples: Samples) -> float:
     """Return the measured deviation of what the network of `spec` will see.
 
     Raises:
-        UserError: it is far from the expected one; says both and the likely mistake. Or channels
-            are normalised by statistics that are not theirs.
+        UserError: it is far from what `data.deviation` says, else the SD autoencoder or the process
+            implies.
     """
-    if spec.data.normalised and spec.data.deviation is None:
-        _check_channels(spec.data, samples)
-    measured, (expected, factor, why) = measure_deviation(samples), expected_deviation(spec)
+    data, (scale, decoder_scale) = spec.data, spec.data.scales
+    of_sd = data.holds.latents and decoder_scale == SD_SCALE
+    if data.deviation is not None:
+        expected, factor, why = data.deviation, NEAR, "data.deviation"
+    elif of_sd:
+        expected, factor, why = SD_DEVIATION, NEAR, "latents of the SD autoencoder"
+    elif isinstance(spec.process, EDMSpec):
+        expected, factor, why = spec.process.sigma_data, FAR, "EDM's sigma_data"
+    else:
+        expected, factor, why = 1.0, FAR, NOISES[spec.process.kind]
+    measured = float(_spread(samples, MEASURED).double().std(correction=0))
     if expected / factor <= measured <= expected * factor:
         return measured
+    remedy = "Values that are constant or not finite have no scale"
+    if 0 < measured < math.inf:
+        remedy = f"Try data.scale={scale * expected / measured:.2g}"
+        remedy += f" data.decoder_scale={decoder_scale:g}" if of_sd else ""
     raise UserError(
-        f"data: the network would see a deviation of {measured:.3g}, and {expected:g} is"
-        f" expected ({why}): {_likely(spec.data, measured, expected)}; data.deviation says that"
-        " another one is right"
+        f"data: the network must see a deviation near {expected:g} ({why}), got {measured:.3g}."
+        f" {remedy}; data.deviation says that another one is right."
     )
 
 
-def _likely(data: DataSpec, measured: float, expected: float) -> str:
-    """Return what is probably wrong, and the settings that would mend it."""
-    scale, decoder_scale = data.scales
-    for factor in {decoder_scale, SD_SCALE} - {1.0}:
-        if _close(measured / factor, expected) and _close(scale, factor):
-            return (
-                f"what is stored is already times {factor:g}, or of unit variance, set data.scale=1"
-                f" data.decoder_scale={factor:g}, or for unit variance data.normalise=true"
-            )
-        if _close(measured * factor, expected) and _close(scale, 1.0):
-            return f"what is stored is not scaled yet, set data.scale={factor:g}"
-    if not 0 < measured < math.inf:
-        return "what is stored is constant or not finite"
-    return f"check data.scale, such as {scale * expected / measured:.3g}"
-
-
-def _close(a: float, b: float) -> bool:
-    return b / NEAR <= a <= b * NEAR
+def _spread(samples: Samples, most: int) -> Tensor:
+    """Return at most `most` samples, evenly spread over the set."""
+    ids = torch.linspace(0, len(samples) - 1, min(most, len(samples))).long()
+    return samples.take(ids)[0]

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import math
 from importlib.resources import files
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tread_lab.data.scaled import Split
+from tread_lab.data.stored import Split
 
 ASSET = "fashion_mnist_16.npz"
 DEVIATION = 0.5  # EDM's sigma_data
+PIXEL_MEAN, PIXEL_DEVIATION = 55.7874599609375, 79.8961892594203  # of all training pixels
 
 
 class Fashion16:
@@ -34,7 +34,6 @@ class Fashion16:
     def __init__(self, split: Split) -> None:
         arrays = _arrays()
         part = "train" if split == "train" else "test"
-        self._mean, self._deviation = _moments(arrays["train_images"])
         self._pixels_NCHW = torch.from_numpy(arrays[f"{part}_images"])[:, None]
         self.labels_N = torch.from_numpy(arrays[f"{part}_labels"]).long()
         content = arrays[f"{part}_images"].tobytes() + arrays[f"{part}_labels"].tobytes()
@@ -46,7 +45,7 @@ class Fashion16:
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return samples [B, 1, 16, 16] in model space and labels [B]."""
         x_BCHW = self._pixels_NCHW[ids].float()
-        return (x_BCHW - self._mean) * (DEVIATION / self._deviation), self.labels_N[ids]
+        return (x_BCHW - PIXEL_MEAN) * (DEVIATION / PIXEL_DEVIATION), self.labels_N[ids]
 
     def images(self, ids: Tensor) -> Tensor:
         """Return uint8 images [B, 1, 16, 16] as they are stored."""
@@ -54,7 +53,7 @@ class Fashion16:
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
         """Return uint8 images [B, 1, 16, 16]: the inverse of `take`, rounded to levels."""
-        levels_BCHW = x_BCHW.float() * (self._deviation / DEVIATION) + self._mean
+        levels_BCHW = x_BCHW.float() * (PIXEL_DEVIATION / DEVIATION) + PIXEL_MEAN
         return levels_BCHW.round().clamp(0, 255).to(torch.uint8)
 
 
@@ -68,11 +67,3 @@ def open_fashion16(split: Split) -> Fashion16:
 def _arrays() -> dict[str, np.ndarray]:
     with (files("tread_lab.data") / "assets" / ASSET).open("rb") as file:
         return dict(np.load(file, allow_pickle=False))
-
-
-def _moments(images: np.ndarray) -> tuple[float, float]:
-    """Mean and deviation over all pixels, exactly, from the histogram of the 256 levels."""
-    counts = np.bincount(images.ravel(), minlength=256).astype(np.float64)
-    levels = np.arange(256.0)
-    mean = float(counts @ levels / counts.sum())
-    return mean, math.sqrt(float(counts @ (levels - mean) ** 2 / counts.sum()))

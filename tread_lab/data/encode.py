@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +18,10 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.config.errors import UserError
+from tread_lab.data.arrays import Parts
 from tread_lab.data.autoencoder import Encoder
-from tread_lab.data.batch_files import Parts
 from tread_lab.data.images import Images, ahead, crops
-from tread_lab.data.packed import NUMBER, Steps, building, finish, is_whole
+from tread_lab.data.pack import NUMBER, Beside, Steps, build
 
 # uint8 images [B, 3, H, W] -> mean and log-variance [B, C, h, w]
 Moments = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -89,35 +89,22 @@ def encode(
         "classes": len(images.classes),
         "licence": licence,
     }
-    if is_whole(folder, plan):
-        return
-    with building(folder, plan, len(images.names), batch) as parts, ExitStack() as stack:
-        todo, done, damaged = parts.open_batches(), 0, 0
-        total = sum(map(len, todo))
-        yield Steps(done, total)
-        pools = [stack.enter_context(ThreadPoolExecutor(1)) for _ in devices]
+
+    def write(parts: Parts, todo: Sequence[range]) -> Iterator[tuple[int, int]]:
+        cropped = crops(images, todo, stored.size, workers=workers, skip_damaged=skip_damaged)
         encoders = [encoder.on(device) for device in devices]
+        with ExitStack() as stack:
+            pools = [stack.enter_context(ThreadPoolExecutor(1)) for _ in devices]
+            begun = (  # a batch on each device in turn
+                pools[k % len(pools)].submit(
+                    _encode, parts, rows, *found, encoders[k % len(pools)], stored
+                )
+                for k, (rows, found) in enumerate(zip(todo, cropped))
+            )
+            yield from ahead(begun, len(devices))
 
-        def encoding() -> Iterator[Future[tuple[int, int]]]:
-            """Begin a batch on each device in turn."""
-            cropped = crops(images, todo, stored.size, workers=workers, skip_damaged=skip_damaged)
-            for k, (rows, (numbers, crops_BCHW)) in enumerate(zip(todo, cropped)):
-                turn = k % len(devices)
-                batch_of = numbers, crops_BCHW, encoders[turn], stored
-                yield pools[turn].submit(_encode, parts, rows, *batch_of)
-
-        for size, whole in ahead(encoding(), len(devices)):
-            done, damaged = done + size, damaged + size - whole
-            yield Steps(done, total, damaged)
-        finish(
-            folder,
-            parts,
-            plan,
-            labels=np.asarray(images.labels, np.int64),
-            classes=images.classes,
-            captions=images.captions,
-            names=images.names,
-        )
+    beside = Beside(images.labels, images.classes, images.captions, images.names)
+    return build(folder, plan, batch, write, beside)
 
 
 def _encode(

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tread_lab.data.npy import write_npy
+from tread_lab.data.arrays import write_npy
 from tread_lab.records.locks import Busy, exclusive
 
 CHUNK = 64  # samples encoded together, whoever asks, so that a feature depends on its sample
@@ -70,20 +70,16 @@ class FeatureCache:
         while not self.complete:
             try:
                 with exclusive(self.folder / ".lock", f"the feature cache {self.folder}"):
-                    yield from self._fill(encode)
+                    left = sum(map(len, todo := self._open()))
+                    for rows in todo:
+                        features_BTE = encode(torch.arange(rows.start, rows.stop))
+                        x_BTE = features_BTE.to("cpu", torch.float16).numpy()
+                        write_npy(self._path(rows.start // CHUNK), x_BTE.shape, np.float16, [x_BTE])
+                        left -= len(rows)
+                        yield self._shape[0] - left
             except Busy:
                 yield self._shape[0] - sum(map(len, self._open()))
                 time.sleep(_AGAIN)
-
-    def _fill(self, encode: Encode) -> Iterator[int]:
-        todo = self._open()
-        done = self._shape[0] - sum(map(len, todo))
-        for rows in todo:
-            features_BTE = encode(torch.arange(rows.start, rows.stop)).to("cpu", torch.float16)
-            path = self._path(rows.start // CHUNK)
-            write_npy(path, tuple(features_BTE.shape), np.float16, [features_BTE.numpy()])
-            done += len(rows)
-            yield done
 
     def _open(self) -> list[range]:
         count = self._shape[0]

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tread_lab.config.errors import UserError, first_line
-from tread_lab.data.caption_files import Captions
 from tread_lab.data.content import hashed
 from tread_lab.data.folder import eight_bits
 from tread_lab.data.shards import LABEL, bad_tar, label_of, members, tars_of
+from tread_lab.data.stored import Captions
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".webp")
 CAPTION = "txt"
@@ -165,20 +165,35 @@ def _of_tars(tars: Sequence[Path]) -> Images:
     Tars are taken in order of their names, samples in order of their place; only the bytes of the
     image that is asked for are read. Without labels all images are of one class.
     """
-    samples = [sample for tar in tars for sample in _samples(tar)]
-    places, labels = [s[0] for s in samples], [s[1] for s in samples if s[1] is not None]
-    captions = [s[2] for s in samples if s[2] is not None]
-    for what, values in ((LABEL, labels), (CAPTION, captions)):
-        if len(values) not in (0, len(samples)):
+    places: dict[tuple[Path, str], Place] = {}
+    labels: dict[tuple[Path, str], int] = {}
+    captions: dict[tuple[Path, str], Captions] = {}
+    suffixes = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
+    for tar in tars:
+        for member in members(tar, (*suffixes, LABEL, CAPTION), read=(LABEL, CAPTION)):
+            key = tar, member.key
+            if member.part == LABEL:
+                labels[key] = label_of(tar, member)
+            elif member.part == CAPTION:
+                if text := member.content.decode(errors="replace").strip():
+                    captions[key] = (text,)
+            else:
+                name = f"{tar.name}/{member.key}.{member.part}"
+                places[key] = Place(name, tar, member.offset, member.size)
+    for tar, odd in sorted((labels.keys() | captions.keys()) - places.keys()):
+        raise bad_tar(tar, f"sample {odd!r} has no image ({', '.join(SUFFIXES)})")
+    for what, held in ((LABEL, labels), (CAPTION, captions)):
+        if len(held) not in (0, len(places)):
             raise UserError(f"{tars[0].parent}: must have a {what} for each image or for none")
-    if labels and min(labels) < 0:
-        raise UserError(f"{tars[0].parent}: labels must be 0 or more, got {min(labels)}")
+    if labels and min(labels.values()) < 0:
+        lowest = min(labels.values())
+        raise UserError(f"{tars[0].parent}: labels must be 0 or more, got {lowest}")
     return Images(
-        labels or [0] * len(samples),
-        [str(label) for label in range(max(labels) + 1)] if labels else ["all"],
-        [place.name for place in places],
-        captions or None,
-        places.__getitem__,
+        [labels.get(key, 0) for key in places],
+        [*map(str, range(max(labels.values()) + 1))] if labels else ["all"],
+        [place.name for place in places.values()],
+        [captions[key] for key in places] if captions else None,
+        [*places.values()].__getitem__,
     )
 
 
@@ -195,32 +210,23 @@ def _unlisted(error: OSError) -> None:
     raise UserError(f"{error.filename}: must be a readable folder, got {error.strerror}")
 
 
-def _samples(tar: Path) -> Iterator[tuple[Place, int | None, Captions | None]]:
-    """Yield place, label and captions of the images of a tar in their order."""
-    places: dict[str, Place] = {}
-    labels: dict[str, int] = {}
-    captions: dict[str, Captions] = {}
-    suffixes = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
-    for member in members(tar, (*suffixes, LABEL, CAPTION), read=(LABEL, CAPTION)):
-        if member.part == LABEL:
-            labels[member.key] = label_of(tar, member)
-        elif member.part == CAPTION:
-            if text := member.content.decode(errors="replace").strip():
-                captions[member.key] = (text,)
-        else:
-            name = f"{tar.name}/{member.key}.{member.part}"
-            places[member.key] = Place(name, tar, member.offset, member.size)
-    if odd := sorted((labels.keys() | captions.keys()) - places.keys()):
-        raise bad_tar(tar, f"sample {odd[0]!r} has no image ({', '.join(SUFFIXES)})")
-    for key, place in places.items():
-        yield place, labels.get(key), captions.get(key)
-
-
 def _captions_of(names: Sequence[str], file: Path) -> list[Captions]:
-    """Return the captions of images by the name of their file, or by their path in the folder."""
+    """Return the captions of images by the name of their file, or by their path in the folder.
+
+    A file is COCO's annotations, or has a line for each caption:
+    `{"file_name": "a/1.png", "text": "..."}`.
+    """
     by_name: dict[str, list[str]] = {}
     try:
-        for name, text in (_coco if file.suffix == ".json" else _lines)(file.read_text("utf-8")):
+        content = file.read_text("utf-8")
+        if file.suffix == ".json":  # of COCO
+            tree = json.loads(content)
+            of_id = {image["id"]: image["file_name"] for image in tree["images"]}
+            rows = [(of_id[row["image_id"]], row["caption"]) for row in tree["annotations"]]
+        else:
+            lines = (json.loads(line) for line in content.split("\n") if line.strip())
+            rows = [(row["file_name"], row["text"]) for row in lines]
+        for name, text in rows:
             by_name.setdefault(name, []).append(text.strip())
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
@@ -239,19 +245,6 @@ def _captions_of(names: Sequence[str], file: Path) -> list[Captions]:
             )
         found.append(tuple(texts))
     return found
-
-
-def _coco(content: str) -> Iterator[tuple[str, str]]:
-    """COCO's annotations: `images` with id and file_name, `annotations` with image_id, caption."""
-    tree = json.loads(content)
-    names = {image["id"]: image["file_name"] for image in tree["images"]}
-    return ((names[row["image_id"]], row["caption"]) for row in tree["annotations"])
-
-
-def _lines(content: str) -> Iterator[tuple[str, str]]:
-    """One line a caption: `{"file_name": "a/1.png", "text": "..."}`."""
-    rows = (json.loads(line) for line in content.split("\n") if line.strip())
-    return ((row["file_name"], row["text"]) for row in rows)
 
 
 def centre_crop(image: Image.Image, size: int) -> NDArray[np.uint8]:

@@ -1,32 +1,31 @@
 """Latents packed in arrays: a folder with latents.npy and labels.npy, or one .npz with both."""
 
-# B batch, N samples of the split, C channels, H height, W width
+# B batch, C channels, H height, W width
 
 from __future__ import annotations
 
-import hashlib
+import json
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.config.data import DataSpec
 from tread_lab.config.errors import UserError
-from tread_lab.data.caption_files import CAPTIONS, Captions, read_captions
-from tread_lab.data.scaled import Split, Store, split_ids
+from tread_lab.data.content import sha256
+from tread_lab.data.stored import Captions, ContentFile, Split, Store, wrong
 from tread_lab.records.durable import read_json, write_json
 
 # numpy's ways of not reading a file; TypeError: an .npy that calls itself .npz
 UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
 
 HELDOUT = "heldout_"
+CAPTIONS = "captions.jsonl"  # one line for each sample with all its captions
 MANIFEST = "manifest.json"  # what was stored, from what, with the checksum of every file
-FORMAT = "tread-lab packed arrays 1"
-KINDS = {"floats": "efd", "integers": "bBhHiIlLqQ", "bytes": "B"}  # characters of dtypes
+KINDS = {"f": "floats", "iu": "integers", "u": "bytes"}  # of numpy
 ARRAYS = ("latents", "latents_flip", "moments", "moments_flip", "labels", "images")
 
 
@@ -44,103 +43,92 @@ class PackedArrays(Store):
     Held out is what `heldout_latents` and `heldout_labels` hold, with `heldout_captions.jsonl`
     beside them; where they are absent, `split_ids` chooses. Folders are memory-mapped, so that all
     runs of a machine share one copy; an .npz is read into memory.
-
-    Raises:
-        UserError: an array is absent, damaged or of the wrong kind.
     """
 
-    def __init__(self, spec: DataSpec, split: Split) -> None:
-        if spec.path is None:
-            raise UserError("data.path: give the folder or .npz that holds latents and labels")
-        path = Path(spec.path).expanduser()
-        held = _arrays(path)
-        name = "latents" if "latents" in held or "moments" not in held else "moments"
-        parts = {HELDOUT + kind for kind in ("latents", "moments")} & held.keys()
-        if parts - {HELDOUT + name}:
-            raise UserError(f"data.path: {path} must hold out {name}, got {parts.pop()}")
-        self.own_heldout = bool(parts)  # whether arrays of its own are held out
-        prefix = HELDOUT if parts and split == "heldout" else ""
+    @staticmethod
+    def files(path: Path) -> Iterable[ContentFile]:
+        if path.suffix == ".npz":
+            return [("npz", path)]
+        return [(file.name, file) for file in packed_files(path)]
+
+    def open(self, split: Split) -> tuple[NDArray[np.integer], tuple[int, ...]]:
+        held = _arrays(self.path)
+        name = "moments" if "moments" in held else "latents"
+        self.own_heldout = HELDOUT + name in held
+        self._prefix = HELDOUT if self.own_heldout and split == "heldout" else ""
+        prefix = self._prefix
         own = {key.removeprefix(prefix): held[key] for key in held if key.startswith(prefix)}
-        self._stored: NDArray[np.floating] = _checked(path, own, name, "floats", 4)
-        n, channels, height, width = self._stored.shape
-        labels_n = _checked(path, own, "labels", "integers", 1, n)
+        self._latents: NDArray[np.floating] = self._checked(own, name, "f", 4)
+        n = len(self._latents)
         self._flipped, self._images = own.get(f"{name}_flip"), own.get("images")
-        if self._flipped is not None:
-            flipped = _checked(path, own, f"{name}_flip", "floats", 4, n)
-            if (flipped.shape, flipped.dtype) != (self._stored.shape, self._stored.dtype):
-                raise UserError(f"data.path: {name}_flip in {path} must be like {name}")
-        if self._images is not None:
-            _checked(path, own, "images", "bytes", 4, n)
-        self._ids = np.arange(n) if self.own_heldout else split_ids(n, split)
-        self._captions = path / f"{prefix}{CAPTIONS}"
         self.flips = self._flipped is not None
-        if name == "moments":
-            if channels % 2:
-                raise UserError(f"data.path: moments in {path} must be [N, 2C, H, W]")
-            self.posterior, channels = "log_variance", channels // 2
-        self.shape: tuple[int, int, int] = (channels, height, width)
-        self.labels: NDArray[np.int64] = labels_n[self._ids].astype(np.int64)
+        if (
+            self.flips
+            and self._checked(own, f"{name}_flip", "f", 4, n).shape[1:] != (self._latents.shape[1:])
+        ):
+            raise wrong(self.path, f"mirrored {name} like the others", "another shape")
+        if self._images is not None:
+            self._checked(own, "images", "u", 4, n)
+        self.posterior = "log_variance" if name == "moments" else "none"
+        return self._checked(own, "labels", "iu", 1, n), self._latents.shape[1:]
 
-    @property
-    def header(self) -> str:
-        return f"{super().header} {self._stored.dtype}"
+    def _checked(
+        self,
+        held: Mapping[str, NDArray[Any]],
+        name: str,
+        kinds: str,
+        ndim: int,
+        count: int | None = None,
+    ) -> NDArray[Any]:
+        """Return an array of a kind, so many dimensions and, where it is known, so many samples."""
+        array = held.get(name)
+        fits = array is not None and array.dtype.kind in kinds and array.ndim == ndim
+        if array is None or not fits or count not in (None, len(array)):
+            wanted = f"{name} of {KINDS[kinds]} in {ndim} dimensions, {count or 'many'} samples"
+            found = "none" if array is None else f"{array.dtype} {list(array.shape)}"
+            raise wrong(self.path, wanted, found)
+        return array
 
-    def read(
-        self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
+    def stored(
+        self, places: NDArray[np.int64], mirrored: NDArray[np.bool_]
     ) -> NDArray[np.floating]:
-        places = self._ids[ids]
-        stored = np.take(self._stored, places, axis=0)  # ten times faster than by brackets
-        if mirrored is not None and self._flipped is not None:
+        stored = np.take(self._latents, places, axis=0)  # ten times faster than by brackets
+        if self._flipped is not None:
             stored[mirrored] = np.take(self._flipped, places[mirrored], axis=0)
         return stored
 
     def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
-        return None if self._images is None else np.take(self._images, self._ids[ids], axis=0)
+        return None if self._images is None else np.take(self._images, self.places[ids], axis=0)
 
     def captions(self) -> list[Captions] | None:
-        """Return all captions of each sample of the split, `None` without their file."""
-        stored = read_captions(self._captions, len(self._stored))
-        return None if stored is None else [stored[place] for place in self._ids.tolist()]
+        stored = read_captions(self.path / f"{self._prefix}{CAPTIONS}", len(self._latents))
+        return None if stored is None else [stored[place] for place in self.places.tolist()]
 
 
-def read_manifest(folder: Path) -> dict[str, object] | None:
+def read_manifest(folder: Path) -> Any:
     """Return the manifest of a folder; `None` without one.
 
     Raises:
-        UserError: it is damaged, or of another format.
+        UserError: it is not JSON.
     """
-    tree: dict[str, object] | None = read_json(folder / MANIFEST)
-    if tree is not None and (not isinstance(tree, dict) or tree.get("format") != FORMAT):
-        raise UserError(
-            f"{folder / MANIFEST}: must be a manifest of {FORMAT!r}. Try making it anew."
-        )
-    return tree
+    return read_json(folder / MANIFEST)
 
 
 def write_manifest(folder: Path, facts: Mapping[str, object], names: Iterable[str]) -> None:
-    """Write the manifest with size, time and SHA-256 of the files `names`."""
-    files = {name: file_facts(folder / name) for name in sorted(names)}
-    write_json(folder / MANIFEST, {"format": FORMAT, **facts, "files": files})
+    """Write the manifest with size and SHA-256 of the files `names`."""
+    files = {name: _facts(folder / name) for name in sorted(names)}
+    write_json(folder / MANIFEST, {**facts, "files": files})
 
 
 def renew_manifest(folder: Path, name: str) -> None:
-    """Say in the manifest of a folder, where it has one, what the file `name` holds now.
-
-    Raises:
-        UserError: the manifest is damaged, or cannot be written.
-    """
-    manifest: Any = read_manifest(folder)
-    if manifest is not None:
-        manifest["files"][name] = file_facts(folder / name)
+    """Say in the manifest of a folder, where it has one, what the file `name` holds now."""
+    if (manifest := read_manifest(folder)) is not None:
+        manifest["files"][name] = _facts(folder / name)
         write_json(folder / MANIFEST, manifest)
 
 
-def file_facts(path: Path) -> dict[str, object]:
-    """Return size, time of the last change and SHA-256 of a file."""
-    fact = path.stat()
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-    return {"bytes": fact.st_size, "mtime_ns": fact.st_mtime_ns, "sha256": digest.hexdigest()}
+def _facts(path: Path) -> dict[str, object]:
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
 def packed_files(folder: Path) -> Iterator[Path]:
@@ -162,23 +150,43 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise UserError(f"data.path: {path} must hold plain arrays, got {error}") from None
 
 
-def _checked(
-    path: Path,
-    held: Mapping[str, NDArray[Any]],
-    name: str,
-    kind: str,
-    ndim: int,
-    count: int | None = None,
-) -> NDArray[Any]:
-    """Return an array of a kind, so many dimensions and, where it is known, so many samples."""
-    array = held.get(name)
-    if (
-        array is None
-        or array.dtype.char not in KINDS[kind]
-        or array.ndim != ndim
-        or len(array) != (count or max(len(array), 2))
-    ):
-        found = "none" if array is None else f"{array.dtype} {list(array.shape)}"
-        wanted = f"{kind} of {ndim} dimensions and {count or 'two or more'} samples"
-        raise UserError(f"data.path: {name} in {path} must be {wanted}, got {found}")
-    return array
+def read_captions(path: Path, count: int | None = None) -> list[Captions] | None:
+    """Return all captions of each sample in their order; `None` without the file.
+
+    A line is `{"captions": ["a dog on a beach", "a wet dog"]}`. A single file has none beside it.
+
+    Args:
+        count: of the stored samples, where it is known.
+
+    Raises:
+        UserError: a sample has no caption, or a line is something else; names the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(f"data.path: {path} must be text, got {error}") from None
+    captions = [_captions(path, number, line) for number, line in enumerate(lines, start=1)]
+    if count not in (None, len(captions)):
+        raise UserError(f"data.path: {path} must have {count} lines, got {len(captions)}")
+    return captions
+
+
+def write_captions(path: Path, captions: Iterable[Sequence[str]]) -> None:
+    """Write one line for each sample."""
+    with path.open("w", encoding="utf-8") as file:
+        for texts in captions:
+            file.write(json.dumps({"captions": list(texts)}, ensure_ascii=False) + "\n")
+
+
+def _captions(path: Path, number: int, line: str) -> Captions:
+    try:
+        listed = json.loads(line)["captions"]
+        texts = tuple(text.strip() for text in listed) if isinstance(listed, list) else ()
+    except (ValueError, LookupError, TypeError, AttributeError):
+        texts = ()
+    if not texts or not all(texts):
+        wanted = '{"captions": [...]} with a caption of sample'
+        raise UserError(f"data.path: {path}, line {number}: must be {wanted} {number - 1}")
+    return texts

@@ -1,31 +1,159 @@
-"""Packs latents that a run can read into arrays, which are read ten times faster; resumable."""
+"""Packed arrays from batches, and from latents of any other layout; both are resumable."""
 
 # B batch, C channels, H height, W width
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.config.data import DataSpec
-from tread_lab.config.errors import UserError
-from tread_lab.data.caption_files import captions_of
-from tread_lab.data.content import content_digest
-from tread_lab.data.packed import NUMBER, Steps, building, finish, is_whole
-from tread_lab.data.scaled import Store
-from tread_lab.data.source import open_store
-from tread_lab.data.statistics import channel_statistics, statistics_beside
+from tread_lab.config.errors import UserError, shown
+from tread_lab.data.arrays import Parts
+from tread_lab.data.latents import (
+    CAPTIONS,
+    packed_files,
+    read_manifest,
+    write_captions,
+    write_manifest,
+)
+from tread_lab.data.source import content_digest, open_store
+from tread_lab.data.statistics import OURS, channel_statistics, statistics_beside, write_statistics
+from tread_lab.data.stored import Captions, Store
+from tread_lab.records.durable import write_text, writing
+from tread_lab.records.locks import exclusive
 
+UNDER_WAY = ".building"  # folder of what is not whole yet
+NUMBER = "number"  # of the samples of a batch, without damaged ones
+DAMAGED, CLASSES = "damaged.txt", "classes.json"  # names of images left out, of classes
+_LOCK = ".lock"
 MARKS = {  # source -> what a folder holds of it
     "latents": ("latents.npy", "moments.npy"),
     "folder": ("dataset.json", "vae-sd/dataset.json"),
     "safetensors": ("*.safetensors",),
     "shards": ("*.tar",),
 }
+
+
+class Steps(NamedTuple):
+    """How many samples are done of all that were to come, and how many are damaged."""
+
+    done: int
+    total: int
+    damaged: int = 0
+
+
+class Beside(NamedTuple):
+    """What belongs to all samples of a build, damaged ones included.
+
+    Attributes:
+        names: what an image is called, where it may be damaged.
+        statistics: folder of the mean and deviation by which the data are normalised.
+    """
+
+    labels: Sequence[int] | NDArray[np.int64]
+    classes: Sequence[str] | None = None
+    captions: Sequence[Captions] | None = None
+    names: Sequence[str] = ()
+    statistics: str | None = None
+
+
+# Makes the batches that are still to come, and yields of each how many samples it is of, and how
+# many of these are whole.
+Write = Callable[[Parts, Sequence[range]], Iterator[tuple[int, int]]]
+
+
+def build(
+    folder: Path, plan: Mapping[str, object], batch: int, write: Write, beside: Beside
+) -> Iterator[Steps]:
+    """Build packed arrays in a folder, yielding how far they are; batches on disk are skipped.
+
+    Nothing is done where the folder holds the whole data set of an equal plan.
+
+    Args:
+        plan: everything that decides the content. A build goes on only under an equal plan.
+        batch: samples that are written together.
+
+    Raises:
+        Busy: another process builds there.
+        UserError: the folder cannot be written, or holds another data set or the beginning of one,
+            or fewer than two samples are whole.
+        DiskFull: there is no room; the same call goes on later.
+    """
+    if (manifest := read_manifest(folder)) is not None:
+        _check_equal(folder, manifest.get("made_with", {}), plan)
+        return
+    parts = Parts(folder / UNDER_WAY, plan, len(beside.labels), batch)
+    with writing(folder, ""), exclusive(folder / _LOCK, str(folder)):
+        if (stored := parts.stored) is not None:
+            _check_equal(folder, stored, parts.made_with)
+        elif (held := next(packed_files(folder), None)) is not None:
+            raise UserError(f"{folder}: must be empty, got {held.name}. Try another folder.")
+        parts.begin()
+        todo, done, damaged = parts.open_batches(), 0, 0
+        total = sum(map(len, todo))
+        yield Steps(done, total)
+        for size, whole in write(parts, todo):
+            done, damaged = done + size, damaged + size - whole
+            yield Steps(done, total, damaged)
+        _finish(folder, parts, plan, beside)
+    (folder / _LOCK).unlink(missing_ok=True)
+
+
+def _check_equal(folder: Path, stored: Mapping[str, Any], asked: Mapping[str, object]) -> None:
+    """Refuse a folder that was made with something else, by its first difference."""
+    asked = json.loads(json.dumps(asked))
+    for name in {**stored, **asked}:
+        was, now = shown(stored.get(name)), shown(asked.get(name))
+        if was != now:
+            raise UserError(
+                f"{folder}: holds a data set, or the beginning of one, with {name} {was}, got"
+                f" {now}. Try another folder, or remove this one."
+            )
+
+
+def _finish(folder: Path, parts: Parts, plan: Mapping[str, object], beside: Beside) -> None:
+    """Join the batches of a build into arrays, with all that belongs to them.
+
+    It may be repeated after it was stopped anywhere: the manifest, which says that all is whole,
+    comes last. Until then the disk holds every array twice.
+    """
+    kept = np.concatenate([part[NUMBER] for part in parts.read()]).tolist()
+    if len(kept) < 2:
+        raise UserError(f"{folder}: must get at least 2 whole samples, got {len(kept)}")
+    arrays = [name for name in next(parts.read()) if name != NUMBER]
+    for name in arrays:
+        parts.join(name, folder / f"{name}.npy")
+    labels = np.asarray(beside.labels, np.int64)
+    np.save(folder / "labels.npy", labels[kept])
+    damaged = sorted({*range(len(labels))} - {*kept})
+    if beside.classes is not None:
+        text = json.dumps(list(beside.classes), ensure_ascii=False, indent=1)
+        write_text(folder / CLASSES, f"{text}\n")
+    if damaged:
+        write_text(folder / DAMAGED, "".join(f"{beside.names[number]}\n" for number in damaged))
+    if beside.captions is not None:
+        write_captions(folder / CAPTIONS, (beside.captions[number] for number in kept))
+    made = "moments" if "moments" in arrays else "latents"
+    N, C, H, W = np.load(folder / f"{made}.npy", mmap_mode="r").shape
+    C = C // 2 if made == "moments" else C
+    if beside.statistics is not None:
+        write_statistics(folder / OURS, channel_statistics(beside.statistics, C))
+    facts = {
+        "made_with": dict(plan),
+        "samples": N,
+        "labels": len(np.unique(labels[kept])),
+        "latent": [C, H, W],
+        "damaged": len(damaged),
+    }
+    names = [f"{name}.npy" for name in (*arrays, "labels")] + [CLASSES, DAMAGED, CAPTIONS, OURS]
+    write_manifest(folder, facts, [name for name in names if (folder / name).exists()])
+    parts.remove()
 
 
 def source_of(path: Path) -> str:
@@ -51,40 +179,24 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
     channels. A deviation becomes a log-variance.
 
     Raises:
-        UserError: a sample cannot be read, samples are of several types, the latents are packed
-            already, or the folder holds something else.
+        UserError: a sample cannot be read, the latents are packed already, or the folder holds
+            something else.
         DiskFull: there is no room; the same call goes on later.
     """
     if source == "latents":
         raise UserError(f"{path}: is packed already. Try `unzip` for an .npz.")
-    store = open_store(source, path)
-    statistics, data = None, DataSpec(source=source, path=str(path), normalise=False)
-    if statistics_beside(str(path)) is not None:
-        statistics = channel_statistics(str(path), store.shape[0])
-        data = DataSpec(source=source, path=str(path), normalise=True)
-    plan = {
-        "packed": source,
-        "scaled": data.holds.scaled,
-        "digest": content_digest(data),
-    }
-    if is_whole(folder, plan):
-        return
-    with building(folder, plan, len(store.labels), batch) as parts:
-        todo, done = parts.open_batches(), 0
-        total = sum(map(len, todo))
-        yield Steps(done, total)
+    store, normalise = open_store(source, path), statistics_beside(str(path)) is not None
+    data = DataSpec(source=source, path=str(path), normalise=normalise)
+    plan = {"packed": source, "scaled": data.holds.scaled, "digest": content_digest(data)}
+
+    def write(parts: Parts, todo: Sequence[range]) -> Iterator[tuple[int, int]]:
         for rows in todo:
             parts.write(rows, _rows(store, np.arange(rows.start, rows.stop)))
-            done += len(rows)
-            yield Steps(done, total)
-        finish(
-            folder,
-            parts,
-            plan,
-            labels=store.labels,
-            captions=captions_of(store),
-            statistics=statistics,
-        )
+            yield len(rows), len(rows)
+
+    statistics = str(path) if normalise else None
+    beside = Beside(store.labels, captions=store.captions(), statistics=statistics)
+    return build(folder, plan, batch, write, beside)
 
 
 def _rows(store: Store, ids: NDArray[np.int64]) -> dict[str, NDArray[Any]]:

@@ -1,6 +1,6 @@
 """Latents in webdataset tars: one `latent.npy` and one `cls` a sample, read at random by offset."""
 
-# B batch, N samples of the split, C channels, H height, W width
+# B batch, C channels, H height, W width
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import functools
 import glob
 import os
 import tarfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.config.data import DataSpec
 from tread_lab.config.errors import UserError
-from tread_lab.data.npy import read_npy
-from tread_lab.data.scaled import Split, Store, split_ids
+from tread_lab.data.stored import ContentFile, OneFileEach, Split
+from tread_lab.records.durable import modified
 
 LATENT, LABEL = "latent.npy", "cls"
 BLOCK = 512  # bytes, the unit of a tar
@@ -87,15 +86,6 @@ def _members(file: IO[bytes], parts: Collection[str], read: Collection[str]) -> 
         raise ValueError(f"no header at byte {end}")
 
 
-class Place(NamedTuple):
-    """Where one sample lies: number of the tar, first byte and length of its latent, its label."""
-
-    tar: int
-    offset: int
-    size: int
-    label: int
-
-
 class _OpenTar:
     """A tar that all threads read from at once; closed with the last that holds it."""
 
@@ -106,84 +96,50 @@ class _OpenTar:
         return os.pread(self._file, size, offset)
 
     def __del__(self) -> None:
-        if hasattr(self, "_file"):
-            os.close(self._file)
+        os.close(self._file)
 
 
-class TarShards(Store):
+class TarShards(OneFileEach):
     """One split of the samples in a folder of tars, or in the tars that a glob names.
 
     Tars are taken in order of their names, samples in order of their place; `split_ids` holds some
     out. The first opening in a process reads every header (about half a minute for a million
     samples); later ones read those of changed tars. Only the bytes of the samples asked for are
     read after that, from any thread or process.
-
-    Raises:
-        UserError: there are no tars, or one of them is damaged or holds something else.
     """
 
-    def __init__(self, spec: DataSpec, split: Split) -> None:
-        self._tars = _tars(spec.path)
+    @staticmethod
+    def files(path: Path) -> Iterable[ContentFile]:
+        return [("", tar) for tar in tars_of(path)]
+
+    def open(self, split: Split) -> tuple[NDArray[np.integer], tuple[int, ...]]:
+        self._tars = tars_of(self.path)
+        if not self._tars:
+            wanted = "give the folder or a glob such as 'data/*.tar' that holds tars"
+            raise UserError(f"data.path: {wanted}, got {self.path}")
         self._opened = functools.lru_cache(OPEN)(_OpenTar)
-        rows = [_indexed(tar) for tar in self._tars]
+        rows = [_index(tar, modified(tar)) for tar in self._tars]
         numbers = np.repeat(np.arange(len(rows)), [len(part) for part in rows])
-        table = np.column_stack([numbers, np.concatenate(rows)])  # of `Place`s
-        self._table = table[split_ids(len(table), split)]
-        self.shape = self._latent(Place(*table[0].tolist())).shape
-        self._latents(table[np.unique(table[:, 2], return_index=True)[1]])  # of each length one
-        self.labels: NDArray[np.int64] = np.ascontiguousarray(self._table[:, 3])
+        # of each sample the number of its tar, first byte and length of its latent, its label
+        self._table = np.column_stack([numbers, np.concatenate(rows)])
+        shape = self.latent(0).shape
+        for place in np.unique(self._table[:, 2], return_index=True)[1]:
+            self.latent(place)  # of each length one
+        return self._table[:, 3], shape
 
-    def read(
-        self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.floating]:
-        return self._latents(self._table[ids])
+    def content(self, place: int) -> bytes:
+        tar, offset, size, _ = self._table[place].tolist()
+        return self._opened(self._tars[tar]).read(offset, size)
 
-    def _latents(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:
-        places = [Place(*row) for row in rows.tolist()]
-        latents = [self._latent(place) for place in places]
-        for place, latent in zip(places, latents, strict=True):
-            if latent.shape != self.shape:
-                raise self._damaged(place, f"{list(latent.shape)}")
-        return np.stack(latents)
-
-    def _latent(self, place: Place) -> NDArray[np.floating]:
-        try:
-            tar = self._opened(self._tars[place.tar])
-            latent: NDArray[np.floating] = read_npy(tar.read(place.offset, place.size))
-        except (OSError, ValueError, EOFError) as error:
-            raise self._damaged(place, str(error)) from None
-        if latent.dtype.kind != "f" or latent.ndim != 3:
-            raise self._damaged(place, f"{latent.dtype} {list(latent.shape)}")
-        return latent
-
-    def _damaged(self, place: Place, found: str) -> UserError:
-        what = f"the {LATENT} at byte {place.offset} must be floats [C, H, W] as others"
-        return bad_tar(self._tars[place.tar], f"{what}, got {found}")
-
-
-def _tars(path: str | None) -> list[Path]:
-    if path is None or not (tars := tars_of(Path(path))):
-        found = "" if path is None else f" that holds tars, got {path}"
-        raise UserError(f"data.path: give the folder or a glob such as 'data/*.tar'{found}")
-    return tars
-
-
-def _indexed(tar: Path) -> NDArray[np.int64]:
-    """The samples [n, (offset, size, label)] of one tar; read once while size and time stay."""
-    try:
-        facts = tar.stat()
-    except OSError as error:
-        raise bad_tar(tar, f"it cannot be read ({error.strerror})") from None
-    return _rows(tar, facts.st_size, facts.st_mtime_ns)
+    def name(self, place: int) -> str:
+        tar, offset, *_ = self._table[place].tolist()
+        return f"{self._tars[tar]}: the {LATENT} at byte {offset}"
 
 
 @functools.cache
-def _rows(tar: Path, size: int, changed: int) -> NDArray[np.int64]:
-    return np.array(list(_index(tar)), dtype=np.int64).reshape(-1, 3)
-
-
-def _index(tar: Path) -> Iterator[tuple[int, int, int]]:
-    """(offset, size, label) of the samples of one tar, in order of their first member."""
+def _index(tar: Path, changed: float | None) -> NDArray[np.int64]:
+    """[n, (offset, size, label)] of the samples of one tar, in order of their first member; read
+    once while its time stays."""
     latents: dict[str, tuple[int, int]] = {}
     labels: dict[str, int] = {}
     for member in members(tar, (LATENT, LABEL), read=(LABEL,)):
@@ -191,11 +147,10 @@ def _index(tar: Path) -> Iterator[tuple[int, int, int]]:
             latents[member.key] = (member.offset, member.size)
         else:
             labels[member.key] = label_of(tar, member)
-    if latents.keys() != labels.keys():
-        odd = sorted(latents.keys() ^ labels.keys())[0]
-        raise bad_tar(tar, f"sample {odd!r} lacks its {LABEL if odd in latents else LATENT}")
-    for key, (offset, size) in latents.items():
-        yield offset, size, labels[key]
+    if odd := sorted(latents.keys() ^ labels.keys()):
+        raise bad_tar(tar, f"sample {odd[0]!r} lacks its {LABEL if odd[0] in latents else LATENT}")
+    rows = [(*place, labels[key]) for key, place in latents.items()]
+    return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
 
 def label_of(tar: Path, member: Member) -> int:

@@ -1,12 +1,13 @@
-"""The interface of a data set, and the table of sources that opens one by name."""
+"""The interface of a data set, the table of layouts that opens one by name, its digest."""
 
 # B batch, C channels, H height, W width
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import Tensor
 
@@ -14,12 +15,14 @@ from tread_lab.config.data import SOURCES, DataSpec
 from tread_lab.config.errors import UserError, lookup
 from tread_lab.config.registry import Registry
 from tread_lab.data.autoencoder import open_autoencoder
+from tread_lab.data.content import digest_of, hashed
 from tread_lab.data.embedded import open_fashion16
 from tread_lab.data.folder import FolderImages, FolderLatents
 from tread_lab.data.latents import PackedArrays, read_manifest
 from tread_lab.data.lightning import SafetensorsFiles
-from tread_lab.data.scaled import ScaledLatents, Split, Store
 from tread_lab.data.shards import TarShards
+from tread_lab.data.statistics import statistics_file
+from tread_lab.data.stored import ContentFile, ScaledLatents, Split, Store, data_path
 
 
 class Samples(Protocol):
@@ -29,7 +32,7 @@ class Samples(Protocol):
         shape: (C, H, W) of one sample in model space.
         classes: number of class labels; labels are 0..classes-1.
         labels_N: int64 label of each sample.
-        fingerprint: hash of what `take` gives; of sizes and sampled bytes where the set is large.
+        fingerprint: hash of what `take` gives.
         preview: `pixels` gives stand-ins to look at, which no image metric may be computed on.
         decoder: what `pixels` does, by name or by digest of its weights: images of equal
             fingerprint and decoder are equal.
@@ -95,21 +98,66 @@ def image_shape(samples: Samples) -> tuple[int, int, int] | None:
     return shape
 
 
+def content_digest(
+    data: DataSpec, cache: Path | None = None, say: Callable[[str], None] = lambda line: None
+) -> str | None:
+    """Return 16 hexadecimal digits of what a data set holds, whatever its path; `None` for the
+    embedded one, which belongs to the code.
+
+    They cover the training and the held-out part, labels, captions and, where the spec normalises
+    by them, statistics.
+
+    Args:
+        cache: folder of a lab that keeps the digests of sets that had to be read.
+        say: hears of the reading of much data.
+
+    Raises:
+        UserError: the data cannot be read.
+    """
+    if data.is_embedded:
+        return None
+    if data.source not in FILES:  # of another package: by what it says of its two parts
+        return hashed(samples.fingerprint for samples in both_parts(data))
+    path = data_path(data).absolute()
+    try:
+        files = [*FILES[data.source](path)]
+        if not files:
+            raise UserError(f"data.path: there are no data in {path}")
+        if data.normalised:
+            files.append(("statistics", statistics_file(str(path))))
+        return digest_of(path, files, cache, say)
+    except OSError as error:
+        raise UserError(f"data.path: {error.filename or path}: {error.strerror}") from None
+
+
+def check_content(data: DataSpec, cache: Path | None = None) -> None:
+    """Refuse data that are not those that the spec was planned with."""
+    if data.digest is not None and (found := content_digest(data, cache)) != data.digest:
+        raise UserError(
+            f"data: {data.path} holds other content ({found}) than the run was planned with"
+            f" ({data.digest}); put the data back, or plan again: other data are another run"
+        )
+
+
+def _fingerprint(spec: DataSpec, split: Split) -> str:
+    """Return the digest of what `take` gives of one split."""
+    return hashed(map(str, (spec.digest or content_digest(spec), split, spec.scales[0])))
+
+
 def _fashion16(spec: DataSpec, split: Split) -> Samples:
     samples = open_fashion16(split)
     _agree("classes", spec.classes, samples.classes)
     return samples
 
 
-def _latents_of(store: Callable[[DataSpec, Split], Store]) -> Opener:
-    """Return what opens latents that lie in a store of one kind."""
+def _folder_images(spec: DataSpec, split: Split) -> Samples:
+    return FolderImages(spec, split, functools.partial(_fingerprint, spec, split))
 
-    def opened(spec: DataSpec, split: Split) -> Samples:
-        held = store(spec, split)
-        decode = open_autoencoder(scale=_divisor(spec), range=spec.decoder_range)
-        return ScaledLatents(held, spec, decode)
 
-    return opened
+def _latents(spec: DataSpec, split: Split) -> Samples:
+    decode = open_autoencoder(scale=_divisor(spec), range=spec.decoder_range)
+    fingerprint = functools.partial(_fingerprint, spec, split)
+    return ScaledLatents(LAYOUTS[spec.source](spec, split), spec, decode, fingerprint)
 
 
 def _divisor(spec: DataSpec) -> float | None:
@@ -121,29 +169,31 @@ def _divisor(spec: DataSpec) -> float | None:
     """
     if not spec.normalised:
         return spec.scales[1]
-    manifest: Any = spec.source == "latents" and read_manifest(Path(spec.path or "").expanduser())
-    origin = (manifest or {}).get("made_with", {}).get("packed", spec.source)
+    manifest = (spec.source == "latents" and read_manifest(data_path(spec))) or {}
+    origin = manifest.get("made_with", {}).get("packed", spec.source)
     factor = SOURCES[origin].decoder_scale
     return factor and (spec.decoder_scale or factor)
 
 
 Opener = Callable[[DataSpec, Split], Samples]
 
-# Sources whose samples are latents in a store.
-STORES: Mapping[str, Callable[[DataSpec, Split], Store]] = {
+# Sources whose samples are latents, with their layout.
+LAYOUTS: Mapping[str, type[Store]] = {
     "latents": PackedArrays,
     "shards": TarShards,
     "folder": FolderLatents,
     "safetensors": SafetensorsFiles,
 }
 
+# The files that decide what a set of each source is, in their order.
+FILES: Mapping[str, Callable[[Path], Iterable[ContentFile]]] = {
+    "images": FolderImages.files,
+    **{source: layout.files for source, layout in LAYOUTS.items()},
+}
+
 OPENERS: Registry[Opener] = Registry(
     "source",
-    {
-        "fashion16": _fashion16,
-        "images": FolderImages,
-        **{source: _latents_of(store) for source, store in STORES.items()},
-    },
+    {"fashion16": _fashion16, "images": _folder_images, **dict.fromkeys(LAYOUTS, _latents)},
     SOURCES,
 )
 
@@ -154,7 +204,7 @@ def open_store(source: str, path: Path, split: Split = "all") -> Store:
     Raises:
         UserError: the source stores no latents, or they are absent or damaged.
     """
-    return lookup(STORES, source, "--source")(DataSpec(source=source, path=str(path)), split)
+    return lookup(LAYOUTS, source, "--source")(DataSpec(source=source, path=str(path)), split)
 
 
 def _agree(name: str, said: int, stored: int) -> None:

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from tread_lab.config.errors import UserError, first_line
-from tread_lab.records.durable import write_text
+from tread_lab.records.durable import write_json
 
-_JSON = (OSError, ValueError, LookupError, TypeError)
 _TORCH = (AttributeError, RuntimeError, EOFError, pickle.UnpicklingError)
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, *_TORCH)
 OURS, LIGHTNING = "statistics.json", "latents_stats.pt"
 
 
@@ -53,12 +53,15 @@ def channel_statistics(path: str, channels: int) -> Statistics:
             tree = torch.load(file, map_location="cpu", weights_only=True)
             found = tree["mean"].flatten(), tree["std"].flatten()
         statistics = Statistics(*(np.asarray(values, dtype=np.float64) for values in found))
-    except (*_JSON, *_TORCH) as error:
-        raise _wrong(file, first_line(error)) from None
-    if not statistics.mean_C.shape == statistics.deviation_C.shape == (channels,):
-        raise _wrong(file, f"{statistics.mean_C.size} and {statistics.deviation_C.size}")
-    if not statistics.usable:
-        raise _wrong(file, "a deviation of 0, or values that are not finite")
+        if not statistics.mean_C.shape == statistics.deviation_C.shape == (channels,):
+            raise ValueError(f"{statistics.mean_C.size} and {statistics.deviation_C.size} values")
+        if not statistics.usable:
+            raise ValueError("a deviation of 0, or values that are not finite")
+    except UNREADABLE as error:
+        raise UserError(
+            f"data.normalise: {file} must hold a mean and a deviation for each channel, got"
+            f" {first_line(error)}. Try `tread-lab data stats --write`."
+        ) from None
     return statistics
 
 
@@ -68,19 +71,19 @@ def statistics_file(path: str) -> Path:
     Raises:
         UserError: there is none.
     """
-    if (file := statistics_beside(path)) is not None:
-        return file
-    folder = _folder(path)
-    raise UserError(
-        f"data.normalise: {folder} holds no {OURS} and no {LIGHTNING}; `tread-lab data stats"
-        f" {folder} --write` measures them, data.normalise=false takes the values as they are"
-    )
+    if (file := statistics_beside(path)) is None:
+        raise UserError(
+            f"data.normalise: {path} must have {OURS} or {LIGHTNING} beside it, got none. Try"
+            " `tread-lab data stats --write`, or data.normalise=false."
+        )
+    return file
 
 
 def statistics_beside(path: str) -> Path | None:
     """Return the file of statistics in the folder of the data, or beside them; `None` without."""
-    files = (_folder(path) / name for name in (OURS, LIGHTNING))
-    return next((file for file in files if file.exists()), None)
+    place = Path(path).expanduser()
+    folder = place if place.is_dir() else place.parent
+    return next((folder / name for name in (OURS, LIGHTNING) if (folder / name).exists()), None)
 
 
 def write_statistics(path: Path, statistics: Statistics) -> None:
@@ -92,20 +95,5 @@ def write_statistics(path: Path, statistics: Statistics) -> None:
     """
     if not statistics.usable:
         raise UserError(f"{path}: must get finite channels that vary. Try `tread-lab data verify`.")
-    tree = {
-        "mean": statistics.mean_C.tolist(),
-        "deviation": statistics.deviation_C.tolist(),
-    }
-    write_text(path, json.dumps(tree, indent=1) + "\n")
-
-
-def _folder(path: str) -> Path:
-    place = Path(path).expanduser()
-    return place if place.is_dir() else place.parent
-
-
-def _wrong(path: Path, found: str) -> UserError:
-    return UserError(
-        f"data.normalise: {path} must hold a mean and a deviation for each channel, got {found}."
-        " Try `tread-lab data stats --write`."
-    )
+    tree = {"mean": statistics.mean_C.tolist(), "deviation": statistics.deviation_C.tolist()}
+    write_json(path, tree)

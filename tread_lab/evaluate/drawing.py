@@ -17,8 +17,7 @@ from torch import Tensor
 from tread_lab.config.errors import NotFinite, UserError
 from tread_lab.config.evaluation import SamplesSpec, Step
 from tread_lab.config.guidance import routes_taken
-from tread_lab.data.batch_files import Parts
-from tread_lab.data.npy import write_npz
+from tread_lab.data.arrays import Parts, write_npz
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.diffusion.generate import generate, images_a_call
 from tread_lab.diffusion.guided import Denoiser

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from tread_lab.config.errors import UserError
 from tread_lab.config.metrics import DINOV2, INCEPTION
-from tread_lab.evaluate.fidelity import VERSION, inception_features, inception_weights, sha256
+from tread_lab.data.content import sha256
+from tread_lab.evaluate.fidelity import VERSION, inception_features, inception_weights
 from tread_lab.evaluate.pretrained import dinov2_features, dinov2_weights
 from tread_lab.evaluate.references import Reference
 from tread_lab.records.durable import replacing

@@ -7,8 +7,6 @@ Each function imports what it needs of torch-fidelity: that takes 1.5 s, and mos
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import os
 from collections.abc import Callable
 from importlib.metadata import version
@@ -19,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.config.errors import UserError
+from tread_lab.data.content import sha256
 
 VARIABLE = "TREAD_LAB_INCEPTION"
 FILE = "pt_inception-2015-12-05-6726825d.pth"  # as pytorch-fid and torch-fidelity publish it
@@ -47,18 +46,6 @@ def inception_weights() -> Path:
     if sha256(path) != SHA256:
         raise UserError(f"metrics: {path} is not the published {FILE}: its SHA-256 differs")
     return path
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits; a process reads each file once."""
-    stat = path.stat()
-    return _sha256(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
-
-
-@functools.cache
-def _sha256(path: Path, size: int, changed: int, inode: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def inception_features(path: Path, device: torch.device) -> Callable[[Tensor], dict[str, Tensor]]:

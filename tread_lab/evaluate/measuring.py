@@ -18,14 +18,13 @@ from tread_lab.config.errors import Exploded, NotFinite
 from tread_lab.config.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
 from tread_lab.config.metrics import by_extractor
 from tread_lab.config.run import RunSpec
+from tread_lab.data.arrays import write_npz
 from tread_lab.data.autoencoder import DECODING
-from tread_lab.data.content import check_content
-from tread_lab.data.npy import write_npz
-from tread_lab.data.source import Samples, open_data
+from tread_lab.data.content import sha256
+from tread_lab.data.source import Samples, check_content, open_data
 from tread_lab.evaluate.drawing import PARTS, Drawing, draw_open, whole, write_grid, write_samples
 from tread_lab.evaluate.extraction import SPACES
 from tread_lab.evaluate.features import Scorer
-from tread_lab.evaluate.fidelity import sha256
 from tread_lab.evaluate.measurable import check_requirements
 from tread_lab.evaluate.probes import Measuring, check_probe, heldout_losses, layer_similarity
 from tread_lab.evaluate.references import heldout_reference, open_reference, reference_path

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from tread_lab.config.errors import UserError, first_line
-from tread_lab.evaluate.fidelity import sha256
+from tread_lab.data.content import sha256
 
 VARIABLE = "TREAD_LAB_DINOV2"
 WEIGHTS = "model.safetensors"

@@ -20,11 +20,11 @@ from torch import Tensor
 
 from tread_lab.config.errors import UserError, first_line
 from tread_lab.config.metrics import METRICS, ReferenceSpec
+from tread_lab.data.arrays import Member, write_npz
+from tread_lab.data.content import sha256
 from tread_lab.data.images import Images, crops
-from tread_lab.data.npy import Member, write_npz
-from tread_lab.data.packed import Steps
+from tread_lab.data.pack import Steps
 from tread_lab.data.source import Samples
-from tread_lab.evaluate.fidelity import sha256
 from tread_lab.evaluate.formulas import Moments, RunningMoments
 from tread_lab.train.precision import matrix_products
 

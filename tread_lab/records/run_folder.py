@@ -274,7 +274,8 @@ def safe(name: str) -> str:
         UserError: it could.
     """
     if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name):
-        raise UserError(f"{name!r} is not a name; use letters, digits, '-', '_' and '.'")
+        allowed = "letters, digits, '-', '_', '+' and '.'"
+        raise UserError(f"name: must be {allowed}, got {name!r}. Try --name my_sweep.")
     return name
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from tread_lab.config.labels import without_axis
 from tread_lab.config.units import counted
@@ -17,7 +18,8 @@ from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, delta_colu
 from tread_lab.records.run_state import RunState
 from tread_lab.results.cells import NO_RESULT, cells_frame
 from tread_lab.results.columns import COUNT, HIGH, LOW, UNIT, other_axes
-from tread_lab.results.intervals import t_interval
+from tread_lab.results.intervals import CONFIDENCE, t_interval
+from tread_lab.results.power import deviation_of, smallest_gap
 from tread_lab.results.ranking import (
     better_than_dense,
     lead,
@@ -39,6 +41,11 @@ from tread_lab.results.texts import (
 
 MOST_EFFECTS = 3  # of axes that the answer names
 ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
+PROVISIONAL = (
+    "Provisional: the sweep has not finished, and no cell is called the best yet. An interval is of"
+    " a cell whose seeds have all ended; their number was fixed before, so that a look at it early"
+    " makes it no narrower."
+)
 ENDS = [GAP_HELDOUT, GAP_HELDOUT + LOW, GAP_HELDOUT + HIGH]
 
 
@@ -77,15 +84,19 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     tied = tied_with_best(lab, frame, list(done["cell"]), key)
     of_seeds = best[GAP_HELDOUT + UNIT] == "seeds"
     started, noun = started_cells(frame), "cell" if of_seeds else "run"
-    certainty = _certainty(int(best[GAP_HELDOUT + COUNT]), started, of_seeds=of_seeds)
+    n = int(best[GAP_HELDOUT + COUNT])
+    certainty = _certainty(n, started, of_seeds=of_seeds)
+    if of_seeds and np.isfinite(deviation := deviation_of(frame)):
+        certainty += f" {_power(deviation, n)}"
     if not complete:
-        certainty = "Provisional: the sweep has not finished. " + certainty
+        certainty = f"{PROVISIONAL} {certainty}"
     moved = "Baselines differ between cells, which are ranked by held-out loss."
     parts = (
         moved if key == HELDOUT_LOSS else "",
-        _finding(frame, cells, best, done, noun),
+        _finding(frame, cells, best, done, noun, complete=complete),
         *_controls(lab, frame, cells, best),
-        _rivals(name, tied, len(done), started, noun),
+        _rivals(name, tied, len(done), started, noun) if complete else "",
+        _equivalent(frame, done) if of_seeds else "",
         *(_by_axis(frame) if HELDOUT_LOSS in frame else ()),
         _left_out(frame, cells),
     )
@@ -93,11 +104,17 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
 
 
 def _finding(
-    frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any], done: pd.DataFrame, noun: str
+    frame: pd.DataFrame,
+    cells: pd.DataFrame,
+    best: pd.Series[Any],
+    done: pd.DataFrame,
+    noun: str,
+    *,
+    complete: bool,
 ) -> str:
     """Return what the intervals of all cells show: every word on a cell is its own interval's.
 
-    One seed speaks of this pair of runs alone.
+    One seed speaks of this pair of runs alone. Before the end no cell is called the best.
     """
     name = routed(str(best["cell"]))
     dense = f"dense {frame.attrs.get('comparison', '')}".strip()
@@ -130,7 +147,7 @@ def _finding(
     if started == 1:
         return f"{name} {outcome}: {result}."
     best_of = f"Of {started} cells {name} has the lowest mean"
-    if better_than_dense(frame, done):
+    if complete and better_than_dense(frame, done):
         best_of = f"The best of {started} cells is {name}"
     elif high < 0:
         outcome += f" by its own interval, but not at 95% as the best of {started}"
@@ -177,6 +194,29 @@ def _by_axis(frame: pd.DataFrame) -> Iterator[str]:
         over = f"95% over {len(apart)} seeds"
         interval = interval_text(delta_column(HELDOUT_LOSS), *ends, over=over)
         yield f"By {name}: {interval} in held-out loss, averaged over the other settings."
+
+
+def _equivalent(frame: pd.DataFrame, done: pd.DataFrame) -> str:
+    """Return which cells are within the sweep's margin of dense: two one-sided tests at 5%, each
+    cell by itself (Schuirmann 1987)."""
+    margin = frame.attrs.get("margin")
+    if margin is None:
+        return ""
+    n = done[GAP_HELDOUT + COUNT].to_numpy(int)
+    half = (done[GAP_HELDOUT + HIGH] - done[GAP_HELDOUT]) / stdtrit(n - 1, (1 + CONFIDENCE) / 2)
+    reach = done[GAP_HELDOUT].abs() + half * stdtrit(n - 1, CONFIDENCE)
+    within = [*done.loc[reach < margin, "cell"]]
+    tests = f"within {number(margin)} of dense (two one-sided tests at 5%, each cell by itself)"
+    return f"Equivalent to dense, {tests}: {joined(within) if within else 'no cell'}."
+
+
+def _power(deviation: float, n: int) -> str:
+    """Return the smallest gap that the seeds can show."""
+    least = number(smallest_gap(deviation, n))
+    return (
+        f"Seeds of a cell deviate by {number(deviation)}: {n} of them show a gap of {least} or more"
+        " with 80% power."
+    )
 
 
 def _left_out(frame: pd.DataFrame, cells: pd.DataFrame) -> str:

@@ -199,6 +199,7 @@ class SweepReader:
             "foreign": [column for column, planned in self._columns.items() if not planned],
             "evaluations": sorted(self._planned),
             "comparison": self.plan.comparison,
+            "margin": self.plan.sweep_file.get("margin"),
             "left": self._left,
         }
         return frame
@@ -275,8 +276,8 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
 
     `frame.attrs`: `evaluations` (signatures of the planned evaluations), `axes` (axis columns),
     `planned` and `foreign` (metric columns that this sweep asked for, and others), `comparison`
-    (the question that differences to baselines answer, such as `at equal training FLOPs`) and
-    `left` (cells that have left the file).
+    (the question that differences to baselines answer, such as `at equal training FLOPs`),
+    `margin` (of equivalence) and `left` (cells that have left the file).
 
     Raises:
         UserError: no such sweep.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from tread_lab.config.decode import Positive, decode_value, encode
 from tread_lab.config.errors import UserError, placed, shown
 from tread_lab.config.evaluation import BASELINE, EvaluationSpec, decode_evaluations
 from tread_lab.config.fields import (
+    SHORT,
     dotted,
     has_computed,
     leaves_of,
@@ -30,13 +30,13 @@ from tread_lab.config.run import BESIDE, RunSpec
 from tread_lab.config.signature import signature
 from tread_lab.config.sweep import Experiment, SweepSpec, check_count, distinct, grid
 from tread_lab.sweep.expressions import CellNames, evaluate
-from tread_lab.sweep.match import Price, matched_steps
 
 Completion = Callable[[RunSpec], RunSpec]
+Price = Callable[[RunSpec], float]  # what all training steps of a run cost
 Pair = tuple[Trial[RunSpec] | None, Trial[RunSpec]]  # a baseline and its trial
 Setting = tuple[Cell, dict[str, Any]]  # a cell and the tree of its run, both without expressions
 _EXAMPLES = 5  # cells left out that are shown
-_ROUTES = re.compile(r"((?:then\.)*)(routes|route|rate)(\.|$)")  # what says a phase's routes
+_ROUNDED = 8  # steps within which rounded phases may cost less for more steps
 
 
 @dataclass(frozen=True)
@@ -77,21 +77,31 @@ def expand(
         run_of(base)  # a mistake of every cell is none of the first
     cells, repeated = _cells(sweep)
     settings, excluded = _settings(sweep, experiment.run, cells, facts or {})
-    runs = _Runs(sweep.baseline, price if sweep.match else None, whole)
-    seeded = [(cell, {**tree, "seed": s}) for s in sweep.seeds for cell, tree in settings]
-    pairs = [runs.pair(*setting) for setting in seeded]
-    of_one_seed = pairs[: len(settings)]
+    runs = _Runs(price if sweep.match else None, whole)
+    pairs, controls = list[Pair](), dict[tuple[str, str | None], Trial[RunSpec]]()
+    for seed, (cell, plain) in itertools.product(sweep.seeds, settings):
+        tree, spend = {**plain, "seed": seed}, cell.get(SPEND, 1)
+        with _at_cell(cell, ". Exclude such cells by `where`."):
+            dense = _dense(sweep.baseline, cell, tree)
+            pairs.append(runs.pair("trial", labelled(cell), tree, dense, spend))
+        for number, control in enumerate(sweep.controls):
+            assert dense is not None
+            fields = CellNames(dense, {}).settled(leaves_of(control))
+            with placed(f"controls[{number}]"):
+                own = merged(RunSpec, dense, fields)
+                _, trial = runs.pair("control", fields, own, dense, spend)
+                if trial.run == trial.baseline:
+                    raise UserError(f"must change the baseline, got {shown(control)}")
+            controls[trial.run, trial.baseline] = trial
     baselines = {baseline.run: baseline for baseline, _ in pairs if baseline is not None}
-    controls = {
-        (control.run, control.baseline): control
-        for setting in (seeded if sweep.controls else ())
-        for control in runs.controls(sweep.controls, *setting)
-    }
     return Expansion(
         trials=(*baselines.values(), *controls.values(), *(trial for _, trial in pairs)),
         excluded=tuple(excluded),
         evaluations=_evaluations(sweep, experiment, pairs, [tree for _, tree in settings]),
-        duplicates=(*_left_out({"written again": repeated}), *_shared(of_one_seed)),
+        duplicates=(
+            *_left_out({"written again": repeated}),
+            *_shared(pairs[: len(settings)]),
+        ),
     )
 
 
@@ -170,78 +180,47 @@ class _Runs:
     """Makes the trials of one sweep.
 
     Args:
-        baseline: fields that turn a trial's tree into that of its baseline; `None` for no baseline.
         price: of a run; every trial has the steps that cost what its baseline costs. `None` leaves
             the steps as they are written.
         whole: completes a run, by what no file says, before it is signed.
     """
 
-    def __init__(
-        self, baseline: Mapping[str, Any] | None, price: Price | None, whole: Completion
-    ) -> None:
-        self._baseline, self._price, self._whole = baseline, price, whole
+    def __init__(self, price: Price | None, whole: Completion) -> None:
+        self._price, self._whole = price, whole
         self._shared, self._runs = SharedParts(), dict[str, tuple[RunSpec, str]]()
 
-    def pair(self, cell: Cell, tree: dict[str, Any]) -> Pair:
-        """Return the baseline of a cell, or `None`, and the cell's trial.
-
-        Raises:
-            UserError: the cell is no possible run, or its baseline is none.
-        """
-        labels, seed = labelled(cell), tree["seed"]
-        with _at_cell(cell, ". Exclude such cells by `where`."):
-            if self._baseline is None:
-                return None, Trial("trial", labels, seed, *self._run(tree), None)
-            tree, dense = self._matched(tree, self._dense(cell, tree), cell)
-            run = self._run(dense, "baseline")
-            trial = Trial("trial", labels, seed, *self._run(tree), run[1])
-            return Trial("baseline", {}, seed, *run, None), trial
-
-    def controls(
-        self, controls: Sequence[Mapping[str, Any]], cell: Cell, tree: dict[str, Any]
-    ) -> Iterator[Trial[RunSpec]]:
-        """Yield the controls of a cell's baseline, compared as trials are.
+    def pair(
+        self, role: str, cell: Cell, tree: dict[str, Any], dense: dict[str, Any] | None, spend: Any
+    ) -> Pair:
+        """Return the baseline of the tree `dense`, or `None`, and the trial of `tree`.
 
         Args:
-            controls: fields that turn the baseline into a control.
+            spend: multiples of what the baseline spends, of both.
 
         Raises:
-            UserError: a control is no possible run, or is the baseline.
+            UserError: one of them is no possible run.
         """
-        dense = self._dense(cell, tree)
-        for number, control in enumerate(controls):
-            path = f"controls[{number}]"
-            fields = CellNames(dense, {}).settled(leaves_of(control))
-            with placed(path):
-                changed = merged(RunSpec, dense, fields)
-            own, base = self._matched(changed, dense, cell)
-            run, baseline = self._run(own, path), self._run(base, "baseline")[1]
-            if run[1] == baseline:
-                raise UserError(f"{path}: must change the baseline, got {shown(control)}")
-            yield Trial("control", fields, tree["seed"], *run, baseline)
-
-    def _dense(self, cell: Cell, tree: dict[str, Any]) -> dict[str, Any]:
-        """Return the tree of the baseline of a cell."""
-        fields = CellNames(tree, cell).settled(self._baseline)
-        with placed("baseline"):
-            return merged(RunSpec, _as_dense(tree, fields), fields)
+        seed = tree["seed"]
+        if dense is None:
+            return None, Trial(role, cell, seed, *self._run(tree), None)
+        if self._price is not None:
+            tree, dense = self._matched(tree, dense, decode_value(Positive, spend, SPEND))
+        base = self._run(dense, "baseline")
+        trial = Trial(role, cell, seed, *self._run(tree), base[1])
+        return Trial("baseline", {}, seed, *base, None), trial
 
     def _matched(
-        self, tree: dict[str, Any], dense: dict[str, Any], cell: Cell
+        self, tree: dict[str, Any], dense: dict[str, Any], spend: float
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the trees of a run and of its baseline, which spend the same under `match`."""
-        price = self._price
-        if price is None:
-            return tree, dense
-        spend = decode_value(Positive, cell.get(SPEND, 1), SPEND)
-        base = self._run(dense, "baseline")[0]
+        """Return the trees of a run and of its baseline, which spend the same."""
+        price, base = self._price, self._run(dense, "baseline")[0]
+        assert price is not None
         if self._run(tree)[0].parent is not None or base.parent is not None:
             raise UserError("match: what a parent spent is not counted; leave out `then`")
-        if spend != 1:
-            dense = _with_steps(dense, max(1, round(spend * base.train.steps)))
-            base = self._run(dense, "baseline")[0]
         if not base.train.steps:
             raise UserError("match: the baseline trains no step")
+        dense = _with_steps(dense, max(1, round(spend * base.train.steps)))
+        base = self._run(dense)[0]
         steps = matched_steps(
             lambda steps: price(self._run(_with_steps(tree, steps))[0]),
             price(base),
@@ -259,17 +238,58 @@ class _Runs:
         return self._runs[key]
 
 
-def _as_dense(tree: dict[str, Any], baseline: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tree that a baseline changes; one without routes has none in a phase of `then`
-    either, however that writes them."""
-    then = tree.get("then")
-    if leaves_of(baseline).get("routes") != [] or not isinstance(then, Mapping):
+def matched_steps(price: Callable[[int], float], spent: float, steps: int) -> int:
+    """Return the steps whose price is nearest to `spent`.
+
+    Args:
+        price: of a run of so many steps. It rises with them, but for what the rounding of a phase's
+            ends takes back.
+        steps: where the search starts, at least 1.
+    """
+    low = high = max(1, round(steps * spent / price(steps)))  # where all steps cost the same
+    width = 1
+    while low > 1 and price(low) > spent:
+        low, width = max(1, low - width), 2 * width
+    width = 1
+    while price(high) < spent:
+        high, width = high + width, 2 * width
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if price(middle) < spent else (low, middle)
+
+    def nearest(around: int) -> int:
+        counts = range(max(1, low - around), high + around + 1)
+        return min(counts, key=lambda count: abs(price(count) - spent))
+
+    found = nearest(1)
+    half_a_step = price(found) / found / 2
+    return found if abs(price(found) - spent) <= half_a_step else nearest(_ROUNDED)
+
+
+def steps_off(price: Price, run: RunSpec, baseline: RunSpec) -> float:
+    """Return by how many of its own steps a run spends more than its baseline; negative: less."""
+    return (price(run) - price(baseline)) * run.train.steps / price(run)
+
+
+def _dense(
+    baseline: Mapping[str, Any] | None, cell: Cell, tree: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Return the tree of the baseline of a cell; `None` for no baseline."""
+    if baseline is None:
+        return None
+    fields = CellNames(tree, cell).settled(baseline)
+    with placed("baseline"):
+        dense = leaves_of(fields).get("routes") == []
+        return merged(RunSpec, _without_routes(tree) if dense else tree, fields)
+
+
+def _without_routes(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return a tree whose phases of `then` have no routes, however they write them."""
+    if not isinstance(tree.get("then"), Mapping):
         return tree
-    kept: dict[str, Any] = {}
-    for name, leaf in leaves_of(then).items():
-        routes = _ROUTES.match(name)  # a phase that says nothing else is still a phase
-        kept |= {f"{routes[1]}routes": []} if routes else {name: leaf}
-    return {**tree, "then": kept}
+    then = merged(None, {}, tree["then"])
+    kept = {name: value for name, value in then.items() if name not in ("routes", *SHORT)}
+    return {**tree, "then": _without_routes({**kept, "routes": []})}
 
 
 def _with_steps(tree: Mapping[str, Any], steps: int) -> dict[str, Any]:

@@ -11,12 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tread_lab.config.cell import Cell, labelled
-from tread_lab.config.decode import decode_field
 from tread_lab.config.errors import UserError, shown
 from tread_lab.config.fields import field_value, is_computed, near_field, routes_of, value_at
-from tread_lab.config.model import ModelSpec
 from tread_lab.config.routes import RouteSpec, block_index
-from tread_lab.config.run import RunSpec
 
 Lookup = Callable[[str], Any]
 
@@ -57,12 +54,11 @@ def _parsed(text: str) -> ast.expr:
         UserError: not an expression.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        example = "write e.g. 'start < end and rate >= 0.5'"
-        raise UserError(f"{shown(text)} is not an expression; {example}") from None
+        example = "start < end and rate >= 0.5"
+        raise UserError(f"must be an expression, got {shown(text)}. Try {example}.") from None
 
 
 def _value(node: ast.expr, lookup: Lookup) -> Any:
@@ -92,7 +88,8 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
             name in _FUNCTIONS
         ):
             return _FUNCTIONS[name](*(_value(part, lookup) for part in parts))
-    raise UserError(f"{shown(ast.unparse(node))} is not allowed here; compare fields and numbers")
+    got = shown(ast.unparse(node))
+    raise UserError(f"must compare fields and numbers, got {got}. Try start < end.")
 
 
 class CellNames:
@@ -114,14 +111,10 @@ class CellNames:
         if name in _ROUTE:
             return self._route(name)
         if name == "B":
-            return self._depth()
+            return self("model.depth")
         if name == "N":
-            data = decode_field(RunSpec, "data", self.settled(self.tree.get("data", {})))
-            model = decode_field(RunSpec, "model", self.settled(self.tree.get("model", {})))
-            return (data.size // model.patch) ** 2
-        if name in self.labels:
-            return self.settled(self.labels[name])
-        return self.settled(self._field(name))
+            return (self("data.size") // self("model.patch")) ** 2
+        return self.settled(self.labels[name] if name in self.labels else self._field(name))
 
     def settled(self, value: Any) -> Any:
         """Return `value` with every `=expression` in it computed.
@@ -158,15 +151,8 @@ class CellNames:
         route = routes_of(self.tree.get("routes") or [{}])[0]
         if name == "rate":
             return self.settled(route.get("rate", RouteSpec.rate))
-        if "start" not in route or "end" not in route:
+        if not {"start", "end"} <= route.keys():
             raise UserError(f"{name!r} needs a route; add an axis `route` or a route to the base")
         if name == "length":
             return self._route("end") - self._route("start") + 1
-        return block_index(self.settled(route[name]), self._depth())
-
-    def _depth(self) -> int:
-        model = self.tree.get("model", {})
-        if isinstance(model, Mapping) and type(depth := self.settled(model.get("depth"))) is int:
-            return depth
-        spec: ModelSpec = decode_field(RunSpec, "model", self.settled(model))
-        return spec.depth
+        return block_index(self.settled(route[name]), self("B"))

@@ -19,7 +19,6 @@ from tread_lab.config.labels import count_label
 from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.metrics import extractor_for
 from tread_lab.config.run import RunSpec
-from tread_lab.config.signature import settings_signature
 from tread_lab.config.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.cost.training import cost
 from tread_lab.hardware import Devices
@@ -317,8 +316,8 @@ def objectives_of(
 
 def _gaps_rank(trials: Sequence[Trial[RunSpec]]) -> bool:
     """Return whether cells are compared by differences to their baselines, as in a ranking."""
-    baselines = (trial for trial in trials if trial.role == "baseline")
-    kinds = {settings_signature(baseline.spec) for baseline in baselines}
+    baselines = [trial for trial in trials if trial.role == "baseline"]
+    kinds = {baseline.run for baseline in baselines if baseline.seed == baselines[0].seed}
     if len(kinds) < 2:
         return bool(kinds)
     from tread_lab.results.ranking import scales_loss  # pandas

@@ -106,7 +106,7 @@ class DataDigests:
     @functools.cache  # noqa: B019
     def _digest(self, data: DataSpec) -> str | None:
         """Return the digest of data, `None` where they cannot be read: that is refused later."""
-        from tread_lab.data.content import content_digest  # torch
+        from tread_lab.data.source import content_digest  # torch
 
         try:
             return content_digest(data, self._lab.root / "cache", self._say)

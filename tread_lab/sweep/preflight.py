@@ -12,11 +12,11 @@ from tread_lab.config.metrics import by_extractor
 from tread_lab.config.routes import SELECTIONS
 from tread_lab.config.run import RunSpec
 from tread_lab.data.autoencoder import VARIABLE as AUTOENCODER
+from tread_lab.data.content import sha256
 from tread_lab.data.deviation import check_deviation
-from tread_lab.data.scaled import absent_labels
 from tread_lab.data.source import open_data
+from tread_lab.data.stored import absent_labels
 from tread_lab.evaluate.extraction import SPACES
-from tread_lab.evaluate.fidelity import sha256
 from tread_lab.evaluate.measurable import check_measurable, check_samplers
 from tread_lab.evaluate.references import reference_path
 from tread_lab.hardware import Devices

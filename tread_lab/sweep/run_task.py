@@ -22,7 +22,7 @@ import tread_lab
 from tread_lab.config.errors import Exploded, Unavailable, UserError, first_line
 from tread_lab.config.run import RunSpec
 from tread_lab.cost.training import cost
-from tread_lab.data.content import check_content
+from tread_lab.data.source import check_content
 from tread_lab.evaluate.measuring import measuring
 from tread_lab.records import metric_names
 from tread_lab.records.durable import disk_error

@@ -21,11 +21,11 @@ from tread_lab.records.metric_names import (
     metric_label,
     mlflow_name,
 )
+from tread_lab.records.run_state import RunState
 from tread_lab.results import own_metrics, ranking_caption, ranking_key
+from tread_lab.results.answer import answer
 from tread_lab.results.ranking_table import formatted, ranking, to_markdown
-from tread_lab.tracking.mlflow_client import in_one_line, open_client
 from tread_lab.tracking.shown_run import ShownSweep
-from tread_lab.tracking.store import check_store
 
 TAG = "mlflow.sharedViewState."  # as MLflow 3.17 keeps views; another version passes over them
 COMPARE = "Compare the cells"  # by which a sync tells its own note from a user's
@@ -46,25 +46,18 @@ def address(name: str, experiment: str) -> str:
     return f"#/experiments/{experiment}/runs?viewStateShareKey={view_key(name)}&{mode}"
 
 
-def addresses(uri: str) -> dict[str, str]:
-    """Return the address of every comparison in a store by the name of its sweep.
+def note(shown: ShownSweep, experiment: str) -> str:
+    """Return the note of a sweep as Markdown: question, answer, link, and the best cells.
 
-    Raises:
-        UserError: the store is not MLflow's or does not answer.
+    The answer is there once all runs have ended.
     """
-    check_store(uri)
-    with in_one_line(uri):
-        found = open_client(uri).search_experiments(order_by=["last_update_time DESC"])
-        own = (one for one in found if TAG + view_key(one.name) in one.tags)
-        return {one.name: address(one.name, one.experiment_id) for one in own}
-
-
-def note(shown: ShownSweep, answer: str, experiment: str) -> str:
-    """Return the note of a sweep as Markdown: question, answer, link, and the best cells."""
-    plan, frame = shown.plan, shown.frame
+    plan, frame, found = shown.plan, shown.frame, ""
+    if all(RunState(state).ended for state in frame["state"]):
+        ended = answer(shown.lab, frame)
+        found = f"{ended.sentence} {ended.certainty}"
     states = counts_text(Counter(map(str, frame["state"])))
     link = f"[{COMPARE}]({address(plan.name, experiment)})"
-    parts = [f"**{plain_markdown(plan.question or plan.name)}**", plain_markdown(answer)]
+    parts = [f"**{plain_markdown(plan.question or plan.name)}**", plain_markdown(found)]
     parts += [f"{link}; {states}", *mixtures(shown.lab, dict.fromkeys(frame["run"]))]
     if key := ranking_key(frame):
         numbers = ranking(frame, key)

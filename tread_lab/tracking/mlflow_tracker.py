@@ -1,33 +1,47 @@
-"""MLflow as a view of the records: a run for each cell and seed of a sweep; replays add nothing."""
+"""MLflow as a view of the records: a run for each cell and seed of a sweep; replays add nothing.
+
+The only door to MLflow, which reads its settings while it is imported.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
 import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
-from tread_lab.records.durable import digest
+# ruff: noqa: E402
+for _name, _value in {
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # nothing is sent but to the store
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # a sync is repeated anyway
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+from alembic.util import CommandError
+from mlflow import MlflowClient
+from mlflow.entities import Experiment, Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
+
+from tread_lab.config.errors import UserError, first_line
+from tread_lab.records.durable import digest, replacing
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import mlflow_name
 from tread_lab.records.run_state import RunState
-from tread_lab.tracking.comparison import COMPARE, TAG, note, view, view_key
-from tread_lab.tracking.mlflow_client import (
-    PAGE,
-    Metric,
-    MlflowClient,
-    Param,
-    Run,
-    RunTag,
-    in_one_line,
-    open_client,
-    open_experiment,
-    runs_of,
-)
+from tread_lab.tracking.comparison import COMPARE, TAG, address, note, view, view_key
 from tread_lab.tracking.shown_run import ShownRun, ShownSweep
-from tread_lab.tracking.store import check_store, identity, one_writer
+from tread_lab.tracking.store import check_store, identity, one_writer, shown, sqlite_path
 
+for _name in ("mlflow.store.db.utils", "alembic"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+PAGE = 1000  # MLflow's limit for one call
 NOTE = "mlflow.note.content"
 KEY, SENT, LAB = "tread_lab.trial", "tread_lab.sent", "tread_lab.lab"
 LONGEST = 240  # characters of a name, a setting or a tag that every store takes
@@ -48,17 +62,11 @@ class MlflowTracker:
     by its tags. What people wrote into runs is left alone, and so is a note that they wrote.
     """
 
-    def __init__(
-        self, lab: Lab, uri: str, *, answer: Callable[[ShownSweep], str] = lambda shown: ""
-    ) -> None:
-        """
-        Args:
-            answer: the finding of a sweep, for its note.
-        """
-        self._lab, self._uri, self._answer = lab, uri, answer
+    def __init__(self, lab: Lab, uri: str) -> None:
+        self._lab, self._uri = lab, uri
         self._logged: Counter[str] = Counter()  # values of the log that this process has sent
 
-    def sync(self, sweep: str) -> Counter[str]:
+    def sync(self, name: str) -> Counter[str]:
         """Make the store equal to the records of a sweep; nothing is duplicated, whatever happened.
 
         Returns:
@@ -67,26 +75,26 @@ class MlflowTracker:
         Raises:
             UserError: no such sweep, or a store that is not MLflow's or does not answer.
         """
-        shown = ShownSweep(self._lab, self._lab.known_sweep(sweep).plan())
+        sweep = ShownSweep(self._lab, self._lab.known_sweep(name).plan())
         check_store(self._uri)
-        with one_writer(self._lab, self._uri), in_one_line(self._uri):
+        with one_writer(self._lab), in_one_line(self._uri):
             client = open_client(self._uri)
-            experiment = open_experiment(client, self._uri, sweep)
+            experiment = open_experiment(client, self._uri, name)
             condition = f"tags.`{LAB}` = '{identity(self._lab)}'"
             found = {run.data.tags[KEY]: run for run in runs_of(client, experiment, condition)}
             counts: Counter[str] = Counter()
-            for one in shown.runs:
+            for one in sweep.runs:
                 stored = found.pop(one.key, None)
                 counts[self._send(client, experiment.experiment_id, one, stored)] += 1
             for left in found.values():
                 client.delete_run(left.info.run_id)
                 counts["removed"] += 1
-            tags = {TAG + view_key(sweep): view(shown, condition)}
+            tags = {TAG + view_key(name): view(sweep, condition)}
             if COMPARE in experiment.tags.get(NOTE, COMPARE):
-                tags[NOTE] = note(shown, self._answer(shown), experiment.experiment_id)
-            for name, text in tags.items():
-                if experiment.tags.get(name) != text:
-                    client.set_experiment_tag(experiment.experiment_id, name, text)
+                tags[NOTE] = note(sweep, experiment.experiment_id)
+            for key, text in tags.items():
+                if experiment.tags.get(key) != text:
+                    client.set_experiment_tag(experiment.experiment_id, key, text)
         return counts
 
     def _send(
@@ -157,3 +165,74 @@ class MlflowTracker:
                 Path(folder, name).write_bytes(content)
             client.log_artifacts(run_id, folder)
         return len(pictures)
+
+
+def open_client(uri: str) -> MlflowClient:
+    """Return a client of the store; a SQLite file that is absent is made, whole or not at all."""
+    path = sqlite_path(uri)
+    if path is None:
+        return MlflowClient(tracking_uri=uri)
+    if not path.exists():
+        with replacing(path) as temporary:
+            MlflowClient(tracking_uri=f"sqlite:///{temporary}")
+    return MlflowClient(tracking_uri=f"{uri}{'&' if '?' in uri else '?'}timeout=60")
+
+
+def open_experiment(client: MlflowClient, uri: str, name: str) -> Experiment:
+    """Return the experiment of a sweep, made if it is absent, restored if it was deleted.
+
+    Beside a SQLite store lie its artifacts; a server has its own place for them.
+    """
+    store = sqlite_path(uri)
+    if client.get_experiment_by_name(name) is None:
+        place = (store.parent / "mlartifacts").as_uri() if store else None
+        kind = {"mlflow.experimentKind": "custom_model_development"}  # which pages open
+        client.create_experiment(name, artifact_location=place, tags=kind)
+    found = client.get_experiment_by_name(name)
+    assert found is not None
+    if found.lifecycle_stage == "deleted":
+        client.restore_experiment(found.experiment_id)
+    return found
+
+
+def runs_of(client: MlflowClient, experiment: Experiment, condition: str) -> Iterator[Run]:
+    """Yield the runs of an experiment that fulfil a condition, the oldest first."""
+    token: str | None = None
+    while token is None or token:
+        page = client.search_runs(
+            [experiment.experiment_id],
+            condition,
+            max_results=PAGE,
+            order_by=["start_time ASC"],
+            page_token=token,
+        )
+        yield from page
+        token = page.token or ""
+
+
+@contextlib.contextmanager
+def in_one_line(uri: str) -> Iterator[None]:
+    """Turn whatever MLflow raises into a `UserError` of one line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (MlflowException, SQLAlchemyError, CommandError, OSError, ImportError) as error:
+        line = shown(first_line(error))
+        if "API request to http" in line:
+            line = "no MLflow server answers"
+        again = "sync again later, or set MLFLOW_TRACKING_URI to another store"
+        raise UserError(f"MLflow store {shown(uri)}: {line[:200]}; {again}") from None
+
+
+def addresses(uri: str) -> dict[str, str]:
+    """Return the address of every comparison in a store by the name of its sweep.
+
+    Raises:
+        UserError: the store is not MLflow's or does not answer.
+    """
+    check_store(uri)
+    with in_one_line(uri):
+        found = open_client(uri).search_experiments(order_by=["last_update_time DESC"])
+        own = (one for one in found if TAG + view_key(one.name) in one.tags)
+        return {one.name: address(one.name, one.experiment_id) for one in own}

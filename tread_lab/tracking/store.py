@@ -17,7 +17,6 @@ from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import exclusive, is_held
 
-SQLITE = b"SQLite format 3\0"
 WAIT = 300.0  # seconds for another writer
 QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -40,32 +39,25 @@ def sqlite_path(uri: str) -> Path | None:
 
 
 def check_store(uri: str) -> None:
-    """Refuse a folder, and a file that is no database: MLflow tries one for more than a minute."""
+    """Refuse a folder, which MLflow does not support any more."""
     if "://" not in uri or uri.startswith("file:"):
         raise UserError(
             f"MLFLOW_TRACKING_URI: must be sqlite:////path/to/mlflow.db or http://host:5000, got"
             f" {shown(uri)!r}"
         )
-    path = sqlite_path(uri)
-    if path and path.is_file():
-        with path.open("rb") as file:
-            if file.read(len(SQLITE)) != SQLITE:
-                raise UserError(f"{path} is not an MLflow store. Try another MLFLOW_TRACKING_URI.")
 
 
 @contextlib.contextmanager
-def one_writer(lab: Lab, uri: str) -> Iterator[None]:
+def one_writer(lab: Lab) -> Iterator[None]:
     """Be the only process that writes this lab's view; others wait, at most five minutes.
 
     Raises:
         Busy: another process is at it for longer than that.
     """
-    path = sqlite_path(uri)
-    lock = path.with_name(f".{path.name}.lock") if path else lab.root / ".mlflow.lock"
-    deadline = time.monotonic() + WAIT
+    lock, deadline = lab.root / ".mlflow.lock", time.monotonic() + WAIT
     while is_held(lock) and time.monotonic() < deadline:
         time.sleep(0.1)
-    with exclusive(lock, f"MLflow store {shown(uri)}"):
+    with exclusive(lock, "the MLflow view of this lab"):
         yield
 
 
@@ -85,7 +77,7 @@ def ui(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> None:
     Raises:
         UserError: the port is taken.
     """
-    from tread_lab.tracking.comparison import addresses  # imports MLflow
+    from tread_lab.tracking.mlflow_tracker import addresses  # imports MLflow
 
     uri = lab.mlflow_uri
     served = uri.startswith(("http://", "https://"))

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import tread_lab
-from tread_lab.backbones.selective_scan import fused_scan
+from tread_lab.backbones.mamba import fused_scan
 from tread_lab.config.data import DataSpec
 from tread_lab.config.run import RunSpec
 from tread_lab.data.source import both_parts

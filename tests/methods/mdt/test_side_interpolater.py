@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.backbones.float64 import Weights, block, embedded, error, exact, image, sigma, woken
-from tread_lab.config import RunSpec, UserError, decode
+from tread_lab.config import RunSpec, decode
 from tread_lab.cost.training import cost
 from tread_lab.diffusion import build_process
 from tread_lab.methods.mdt.mdt import BothPasses
@@ -36,13 +36,6 @@ def mdt(**changes: Any) -> RunSpec:
         "precision": "fp32",
     }
     return decode(RunSpec, {**tree, **changes})
-
-
-def test_the_block_between_starts_as_those_of_the_network() -> None:
-    tensors = build_network(mdt()).state_dict()
-    of_block = {n: t for n, t in tensors.items() if n.startswith("re_enter.block.")}
-    zero = {n for n, t in of_block.items() if not t.any()}
-    assert zero == {n for n in of_block if n.endswith("bias") or "adaLN" in n} != set()
 
 
 def batch(spec: RunSpec) -> tuple[Batch, Routing]:
@@ -76,7 +69,7 @@ def reference(w: Weights, z: np.ndarray, t: float, y: int, kept: list[int] | Non
     return image(w, u, c, 4)
 
 
-def test_the_full_and_the_masked_pass_agree_with_a_reference() -> None:
+def test_both_passes_agree_with_a_reference() -> None:
     spec = mdt()
     network, (seen, (route,)) = woken(build_network(spec)), batch(spec)
     t_B = torch.tensor([0.3, -0.2, 1.0])
@@ -89,7 +82,7 @@ def test_the_full_and_the_masked_pass_agree_with_a_reference() -> None:
     assert route.keep_BK.shape == (3, 12)  # 16 - floor(0.3 * 16); the published code keeps 11
 
 
-def test_the_loss_is_that_of_both_latents_at_one_noise() -> None:
+def test_loss_is_of_both_latents() -> None:
     """L = L_full + weight L_masked under EDM, the process of this run; the paper trains DDPM."""
     spec, weight = mdt(), 1.5
     network, (seen, (route,)) = woken(build_network(spec)), batch(spec)
@@ -108,7 +101,7 @@ def test_the_loss_is_that_of_both_latents_at_one_noise() -> None:
 
 
 @pytest.mark.parametrize("bypass", ["mdt", "sprint"])  # which drops paths in dense steps, too
-def test_steps_without_routes_train_the_full_latent_alone(bypass: str) -> None:
+def test_dense_steps_train_the_full_latent(bypass: str) -> None:
     spec = mdt(bypass=bypass, routes_until=0)
     network, (seen, _) = woken(build_network(spec)), batch(spec)
     routing = dense_routing(spec.routes, (3, N), "mdt", path_drop=spec.bypass.dropped(routed=False))
@@ -135,31 +128,3 @@ def test_mdt_xl_has_the_published_parameters() -> None:
     found = sum(p.numel() for p in network.parameters())
     assert found == sampled + one + d == 699_758_304 == cost(spec).parameters
     assert cost(spec).unsampled == one + d and cost(spec).positions == 0
-
-
-def test_a_step_pays_for_both_passes() -> None:
-    """Each of which costs what torch counts: tests/train/test_joining.py."""
-    price = cost(mdt())
-    full, masked = price.dense.network, price.routed.network
-    assert price.routed.again == full
-    assert price.step.flops == 6 * (full + masked)
-    assert price.speedup == full / (full + masked)
-    assert cost(mdt(loss="plain")).step.flops == 6 * masked
-    none, plain = (cost(mdt(loss=loss, routes_until=0)) for loss in ("both", "plain"))
-    assert none.activation_bytes == plain.activation_bytes and none.speedup == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"routes": ["1->B-3"]}, r"mdt masks from block 0 on.*0->B-3"),
-        ({"routes": ["0->B-1"]}, r"needs a block after the route"),
-        ({"routes": ["0->1", "2->3"]}, "mdt requires one route"),
-        ({"model": "RWKV-4x32/4", "routes": ["0->1 by rows"]}, "with attention; rwkv has none"),
-        ({"loss": {"kind": "both", "weight": 0}}, "loss.weight: must be above 0"),
-        ({"bypass": "mdtt"}, "did you mean 'mdt'"),
-    ],
-)
-def test_what_mdt_cannot_be_is_said(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        mdt(**changes)

@@ -21,12 +21,11 @@ from tread_lab.data import open_data
 from tread_lab.evaluate.pretrained import weights_digest
 from tread_lab.methods.repa.alignment import Projector, alignment_loss, fresh_projector
 from tread_lab.methods.repa.encoder import (
-    OPENERS,
     encoder_digest,
     open_encoder,
     target_images,
 )
-from tread_lab.methods.repa.spec import ENCODERS, RepaSpec
+from tread_lab.methods.repa.spec import RepaSpec
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing, run_blocks
 from tread_lab.train.assemble import fresh_network, trained
@@ -48,9 +47,7 @@ def features(x_BCHW: Tensor) -> Tensor:
 @torch.no_grad()
 @pytest.mark.parametrize("selection", ["random", "bernoulli"])
 @pytest.mark.parametrize("block", [0, 1, 2, 3, 4])
-def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
-    block: int, selection: Any
-) -> None:
+def test_loss_is_mean_cosine_of_run_tokens(block: int, selection: Any) -> None:
     torch.manual_seed(0)
     x, c, projector = torch.randn(B, N, D), torch.zeros(B, D), Projector(D, 7, E)
     route = RouteSpec(start=1, end=3, rate=0.5, selection=selection).resolved(6)
@@ -81,7 +78,7 @@ def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
         assert found[b].item() == pytest.approx(-0.5 * torch.stack(cosines).mean().item(), rel=1e-5)
 
 
-def test_the_projector_is_trained_resumed_and_not_sampled(tmp_path: Path) -> None:
+def test_projector_is_trained_resumed_not_sampled(tmp_path: Path) -> None:
     spec = tiny(steps=20, routes=["1->2"], repa=REPA)
     whole, parts = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "parts")
     train_until(spec, whole.path)
@@ -150,7 +147,7 @@ def patch_tokens(folder: Path, images_BCHW: Tensor, side: int) -> Tensor:
     return tokens.float()
 
 
-def test_a_dinov2_of_a_local_folder_gives_the_features_of_its_own_network(tmp_path: Path) -> None:
+def test_local_dinov2_gives_its_own_features(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     shape = {"hidden_size": 384, "num_hidden_layers": 1, "num_attention_heads": 6, "patch_size": 14}
     transformers.Dinov2Model(transformers.Dinov2Config(**shape)).save_pretrained(tmp_path)
@@ -169,7 +166,7 @@ def test_a_dinov2_of_a_local_folder_gives_the_features_of_its_own_network(tmp_pa
         open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU, side=8)
 
 
-def test_the_projector_starts_xavier_with_zero_biases_as_published() -> None:
+def test_projector_starts_as_published() -> None:
     torch.manual_seed(0)
     projector = Projector(1152, 2048, 768)
     stds = [float(projector[k].weight.detach().std()) for k in (0, 2, 4)]
@@ -179,15 +176,7 @@ def test_the_projector_starts_xavier_with_zero_biases_as_published() -> None:
 
 
 @pytest.mark.parametrize(("depth", "block"), [(12, 3), (24, 7), (28, 7), (2, 1)])
-def test_the_aligned_block_is_repas_where_none_is_named(depth: int, block: int) -> None:
+def test_aligned_block_is_repas_by_default(depth: int, block: int) -> None:
     model = {"depth": depth, "width": 16, "heads": 2}
     spec = decode(RunSpec, {"model": model, "repa": {"encoder": "fashion16-v1"}})
     assert spec.repa is not None and spec.repa.block == block
-
-
-def test_an_encoder_without_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {*ENCODERS} == {*OPENERS}
-    monkeypatch.delitem(OPENERS, "fashion16-v1")
-    with pytest.raises(UserError, match=r"repa\.encoder: unknown 'fashion16-v1'"):
-        samples = open_data(DataSpec(), "train")
-        open_encoder(RepaSpec(encoder="fashion16-v1"), samples, CPU, side=8)

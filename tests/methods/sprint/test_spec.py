@@ -8,7 +8,7 @@ from tread_lab.config import RunSpec, decode
 from tread_lab.methods.sprint.spec import SprintBypass
 
 
-def test_dense_path_drop_is_written_where_it_has_an_effect() -> None:
+def test_dense_path_drop_needs_dense_steps() -> None:
     def written(until: float | None, **fields: Any) -> float | None:
         tree: dict[str, Any] = {"model": "DiT-6x32x2/2", "routes": ["2->3"], "routes_until": until}
         run = decode(RunSpec, {**tree, "bypass": {"kind": "sprint", **fields}})

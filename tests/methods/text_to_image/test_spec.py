@@ -6,19 +6,10 @@ from typing import Any
 
 import pytest
 
-from tread_lab.config import RunSpec, UserError, decode, encode, signature
-from tread_lab.methods.text_to_image.spec import TEXT_ENCODERS, CaptionSpec
+from tread_lab.config import RunSpec, UserError, decode, signature
 
 
-def test_the_encoders_have_the_widths_of_their_papers_and_the_large_one_is_usual() -> None:
-    assert TEXT_ENCODERS == {"clip-base": 512, "clip-large": 768, "clip-huge": 1024}
-    assert encode(CaptionSpec()) == {"encoder": "clip-large", "tokens": 77, "path": None}
-    assert decode(CaptionSpec, "clip-huge") == CaptionSpec(encoder="clip-huge")
-    assert (CaptionSpec().width, CaptionSpec(encoder="clip-base").width) == (768, 512)
-    assert str(CaptionSpec()) == "captions by clip-large"
-
-
-def test_a_run_with_captions_counts_their_tokens_and_signs_all_but_the_path() -> None:
+def test_captions_are_counted_and_signed() -> None:
     base = {"model": "DiT-S/2", "routes": ["2->8"]}
     plain = decode(RunSpec, base)
     here, there = (decode(RunSpec, {**base, "captions": {"path": p}}) for p in ("a", "b"))

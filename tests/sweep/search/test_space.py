@@ -21,7 +21,7 @@ shares = st.floats(0, 1)
 
 
 @given(shares, shares, st.sampled_from(["rows", "random"]))
-def test_every_point_of_the_box_is_a_cell(start: float, end: float, selection: str) -> None:
+def test_every_point_is_a_cell(start: float, end: float, selection: str) -> None:
     space = Space(TRIANGLE)
     number = space.number_at({"start": start, "end": end, "selection": selection})
     assert space.cells[number]["selection"] == selection
@@ -32,16 +32,14 @@ def test_every_point_of_the_box_is_a_cell(start: float, end: float, selection: s
 @pytest.mark.parametrize(
     ("cells", "axes"), [(TRIANGLE, ("start", "end", "selection")), (PARTIAL, ("a", "b"))]
 )
-def test_the_middle_of_a_cells_share_is_that_cell(
-    cells: list[dict[str, Any]], axes: tuple[str, ...]
-) -> None:
+def test_point_of_a_cell_is_the_cell(cells: list[dict[str, Any]], axes: tuple[str, ...]) -> None:
     space, numbers = Space(cells), list(range(len(cells)))
     assert [space.number_at(space.point(number)) for number in numbers] == numbers
     assert [space.number_of(cell) for cell in cells] == numbers
     assert space.axes == axes  # a constant axis has no coordinate, one of some cells has
 
 
-def test_the_nearest_cell_is_so_on_a_straight_line_and_of_equals_the_first() -> None:
+def test_nearest_cell_is_the_first_of_equals() -> None:
     space = Space([{"x": x, "y": y} for x in range(10) for y in range(10)])
     point = space.point(0)
     assert space.nearest(point, [5, 33]) == 33  # (3, 3) is nearer than (0, 5)
@@ -51,9 +49,7 @@ def test_the_nearest_cell_is_so_on_a_straight_line_and_of_equals_the_first() -> 
     assert other.cells[found] == {"start": 0, "end": 1, "rate": 0.5, "selection": "rows"}
 
 
-def test_places_follow_the_order_of_values_and_a_choice_of_two_that_not_all_have_is_a_place() -> (
-    None
-):
+def test_points_follow_the_order_of_values() -> None:
     cells = [{"x": 3, "y": True}, {"x": 1, "y": True}, {"x": 2, "y": False}, {"x": 2, "y": True}]
     space = Space(cells)
     assert [space.point(n) for n in range(4)] == [

@@ -15,8 +15,8 @@ from tread_lab.config import RunSpec, UserError, signature
 from tread_lab.config.cell import Trial
 from tread_lab.config.evaluation import HeldoutSpec, at_steps
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.search import values
-from tread_lab.sweep.search.values import cell_values
+from tread_lab.sweep.search import suggest as values
+from tread_lab.sweep.search.suggest import cell_values
 
 AT_END = HeldoutSpec(images=8, levels=2)
 FLOPS, LOSS = "cost/train_flops", "heldout/loss"
@@ -32,7 +32,7 @@ def measured(
     return Trial("trial", {}, spec.seed, spec, folder.name, baseline)
 
 
-def test_costs_and_losses_are_less_those_of_the_baseline(lab: Lab) -> None:
+def test_values_are_less_the_baselines(lab: Lab) -> None:
     dense = [measured(lab, tiny(seed=s), loss=1.0 + s) for s in (0, 1)]
     routed = [
         measured(lab, tiny(seed=s, routes=["0->2"]), dense[s].run, flops=8.0 - s, loss=4.0)
@@ -42,7 +42,7 @@ def test_costs_and_losses_are_less_those_of_the_baseline(lab: Lab) -> None:
     assert cell_values(lab, dense, [FLOPS, LOSS], [AT_END]) == (10.0, 1.5)
 
 
-def test_a_cell_without_every_finite_objective_has_no_values(lab: Lab) -> None:
+def test_unmeasured_cell_has_no_values(lab: Lab) -> None:
     infinite = measured(lab, tiny(), loss=math.inf)
     routed = measured(lab, tiny(routes=["0->2"]), infinite.run, loss=2.0)
     no_number = measured(lab, tiny(seed=3), loss=2.0)
@@ -59,7 +59,7 @@ def test_a_cell_without_every_finite_objective_has_no_values(lab: Lab) -> None:
         assert cell_values(lab, [trial], names, [AT_END]) == found
 
 
-def test_what_is_measured_during_training_is_no_value_of_the_cell(lab: Lab) -> None:
+def test_values_are_measured_at_the_end(lab: Lab) -> None:
     (early,) = at_steps((replace(AT_END, step=10),), 20)
     trial = measured(lab, tiny())
     lab.run(trial.run).evaluation(early).write(early, {LOSS: 9.0})
@@ -69,9 +69,7 @@ def test_what_is_measured_during_training_is_no_value_of_the_cell(lab: Lab) -> N
     assert cell_values(lab, [trial], [LOSS], [AT_END, early]) == (1.0,)
 
 
-def test_a_gap_is_that_of_a_run_to_its_baseline_at_the_end(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gap_is_to_the_baseline(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
     def run_gaps(*runs: Any, planned: Any = ()) -> dict[str, Any]:

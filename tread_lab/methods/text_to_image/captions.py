@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from torch import Tensor
 from tread_lab import draws
 from tread_lab.config.errors import UserError
 from tread_lab.config.run import RunSpec
-from tread_lab.data.caption_files import CAPTIONS, Captions, captions_of, write_captions
 from tread_lab.data.feature_cache import FeatureCache
+from tread_lab.data.latents import CAPTIONS, write_captions
 from tread_lab.data.source import Samples, open_data
+from tread_lab.data.stored import Captions
 from tread_lab.methods.text_to_image.spec import CaptionSpec
 from tread_lab.methods.text_to_image.text_encoder import (
     VARIABLE,
@@ -165,6 +166,16 @@ def check_captions(spec: CaptionSpec, samples: Samples) -> None:
 def captions_digest(captions: Sequence[Captions]) -> str:
     """Return a digest of all captions of each sample."""
     return hashlib.sha256(json.dumps([*captions]).encode()).hexdigest()[:16]
+
+
+def captions_of(samples: Samples) -> list[Captions] | None:
+    """Return all captions of each sample, `None` where the data have none.
+
+    Raises:
+        UserError: a sample has none, or their file is damaged.
+    """
+    read: Callable[[], list[Captions] | None] = getattr(samples, "captions", lambda: None)
+    return read()
 
 
 def _present(samples: Samples) -> list[Captions]:

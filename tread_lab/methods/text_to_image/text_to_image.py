@@ -51,8 +51,7 @@ class TextToImage(System):
     def provenance(
         self, spec: RunSpec, data: str, train: Samples, heldout: Samples
     ) -> Mapping[str, str]:
-        from tread_lab.data.caption_files import captions_of
-        from tread_lab.methods.text_to_image.captions import captions_digest
+        from tread_lab.methods.text_to_image.captions import captions_digest, captions_of
 
         captions = [texts for part in (train, heldout) for texts in captions_of(part) or ()]
         return {**self.measured_with(spec), f"captions {data}": captions_digest(captions)}

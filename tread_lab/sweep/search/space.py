@@ -23,21 +23,20 @@ class Space:
         self.cells = tuple(cells)
         axes = dict.fromkeys(axis for cell in cells for axis in cell)
         self.axes = tuple(a for a in axes if len({repr(cell.get(a)) for cell in cells}) > 1)
-        self._children: dict[tuple[str, ...], list[Any]] = {}
-        self._at: dict[tuple[str, ...], int] = {}
-        for number, cell in enumerate(cells):
-            path = self._path(cell)
-            self._at[path] = number
+        self._at = {self._path(cell): number for number, cell in enumerate(cells)}
+        # By the values before, the values that an axis may have, each with its text.
+        self._children: dict[tuple[str, ...], dict[str, Any]] = {}
+        for path, number in self._at.items():
             for depth, axis in enumerate(self.axes):
-                values = self._children.setdefault(path[:depth], [])
-                if not any(repr(value) == path[depth] for value in values):
-                    values.append(cell.get(axis))
-        for values in self._children.values():
-            if not _is_named(values):
-                values.sort(key=float)
+                values = self._children.setdefault(path[:depth], {})
+                values.setdefault(path[depth], self.cells[number].get(axis))
+        for prefix, values in self._children.items():
+            if not _is_named(values.values()):
+                ordered = sorted(values.items(), key=lambda item: float(item[1]))
+                self._children[prefix] = dict(ordered)
         # By axis its names; none for a place in [0, 1] among ordered values.
         self.coordinates = {axis: self._names(depth) for depth, axis in enumerate(self.axes)}
-        self._points = [self._point(cell) for cell in self.cells]
+        self._points = [self._point(self._path(cell)) for cell in self.cells]
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -55,11 +54,10 @@ class Space:
         path: tuple[str, ...] = ()
         for axis, names in self.coordinates.items():
             values, place = self._children[path], point[axis]
-            if names:
-                path = (*path, next(repr(v) for v in values if _name(v) == place))
-            else:
+            share = [*map(_name, values.values())].index(str(place)) if names else 0
+            if not names:
                 share = min(int(float(place) * len(values)), len(values) - 1)
-                path = (*path, repr(values[share]))
+            path = (*path, [*values][share])
         return self._at[path]
 
     def nearest(self, point: Mapping[str, float | str], among: Iterable[int]) -> int:
@@ -77,21 +75,20 @@ class Space:
         return tuple(repr(cell.get(axis)) for axis in self.axes)
 
     def _names(self, depth: int) -> tuple[str, ...]:
-        choices = [v for prefix, v in self._children.items() if len(prefix) == depth]
+        choices = [[*v.values()] for prefix, v in self._children.items() if len(prefix) == depth]
         named = all(_is_named(values) and values == choices[0] for values in choices)
         return tuple(map(_name, choices[0])) if named else ()
 
-    def _point(self, cell: Cell) -> Point:
-        path = self._path(cell)
+    def _point(self, path: tuple[str, ...]) -> Point:
         point: Point = {}
         for depth, (axis, names) in enumerate(self.coordinates.items()):
             values = self._children[path[:depth]]
-            rank = [repr(value) for value in values].index(path[depth])
-            point[axis] = _name(cell.get(axis)) if names else (rank + 0.5) / len(values)
+            middle = ([*values].index(path[depth]) + 0.5) / len(values)
+            point[axis] = _name(values[path[depth]]) if names else middle
         return point
 
 
-def _is_named(values: Sequence[Any]) -> bool:
+def _is_named(values: Iterable[Any]) -> bool:
     return any(isinstance(v, bool) or not isinstance(v, int | float) for v in values)
 
 

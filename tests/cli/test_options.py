@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from tread_lab.cli import resolve
-from tread_lab.cli.resolve import (
-    check_device,
-    resources_of,
-    run_spec,
-)
+from tread_lab.cli import options
+from tread_lab.cli.options import check_device, resources_of, run_spec
 from tread_lab.config import UserError
 from tread_lab.config.load import load_experiment
 from tread_lab.config.sweep import Experiment
@@ -26,7 +22,7 @@ from tread_lab.config.sweep import Experiment
         (["1->2", "5->6"], 0.75, [(1, 2, 0.75), (5, 6, 0.75)]),
     ],
 )
-def test_routes_and_their_rates_are_replaced(
+def test_route_and_rate_replace_the_experiments(
     routes: list[str] | None, rate: float | None, found: list[tuple[int, int, float]]
 ) -> None:
     experiment = load_experiment("tiny", ["routes=['2->8']"])
@@ -34,7 +30,7 @@ def test_routes_and_their_rates_are_replaced(
     assert [(r.start, r.end, r.rate) for r in spec.routes] == found
 
 
-def test_a_rate_of_no_route_is_refused_and_a_dense_run_needs_none() -> None:
+def test_rate_requires_a_route() -> None:
     dense = load_experiment("tiny", ["routes=[]"])
     assert run_spec(dense, None, None).routes == () == run_spec(dense, [], None).routes
     with pytest.raises(UserError, match=r"^--rate: must have a route, got none"):
@@ -44,7 +40,7 @@ def test_a_rate_of_no_route_is_refused_and_a_dense_run_needs_none() -> None:
             run_spec(dense, None, rate)
 
 
-def test_a_rate_is_of_the_stage_before_a_finetune_and_the_finetune_stays() -> None:
+def test_rate_applies_before_the_finetune() -> None:
     then: Any = {"routes": [], "train": {"steps": 10, "warmup": 0}}
     loaded = load_experiment("tiny", ["routes=['2->8']"])
     staged = Experiment(name="tiny", run={**loaded.run, "then": then})
@@ -73,13 +69,13 @@ def test_cpu_hides_gpus_and_ray_chooses_them(monkeypatch: pytest.MonkeyPatch) ->
         (None, None, False, 0.0),
     ],
 )
-def test_a_run_has_a_gpu_where_there_is_any(
+def test_runs_take_a_gpu_if_present(
     gpus: float | None,
     device: str | None,
     here: bool,
     expected: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(resolve, "visible_gpus", lambda: [None] * here)
+    monkeypatch.setattr(options, "visible_gpus", lambda: [None] * here)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert resources_of(device, 1, gpus, None, 1, ray=False).gpus == expected

@@ -14,7 +14,7 @@ import torch
 from tests.data.conftest import LATENTS, opened
 from tread_lab import draws
 from tread_lab.config import DataSpec, UserError
-from tread_lab.data.scaled import MOST_HELDOUT, ScaledLatents, Store, split_ids
+from tread_lab.data.stored import MOST_HELDOUT, ScaledLatents, Store, split_ids
 from tread_lab.methods.repa.encoder import check_encoder
 from tread_lab.methods.repa.spec import RepaSpec
 
@@ -31,7 +31,7 @@ def moments(packed: Path) -> Path:
     return packed
 
 
-def test_a_step_sees_mean_plus_deviation_times_its_noise(moments: Path) -> None:
+def test_step_sees_a_sample_of_posterior(moments: Path) -> None:
     samples, ids = _open(moments, flips=False), torch.arange(38)
     mean_BCHW, _ = samples.take(ids)
     drawn_BCHW, labels_B = samples.redraw(ids, 5, "sample", 9)
@@ -55,9 +55,11 @@ def test_repas_targets_refuse_mirrored_latents(moments: Path) -> None:
 class Stored(Store):
     """Samples [1, 2, 4] of which each is its number, mirrored ones the negative."""
 
-    shape, posterior, fingerprint, flips = (1, 2, 4), "none", "f", True
-
+    shape, flips = (1, 2, 4), True
     labels = np.zeros(100, np.int64)
+
+    def __init__(self) -> None:
+        pass
 
     def read(self, ids: np.ndarray, mirrored: np.ndarray | None = None) -> np.ndarray:
         signs = 1.0 if mirrored is None else np.where(mirrored, -1.0, 1.0)
@@ -65,7 +67,7 @@ class Stored(Store):
         return np.broadcast_to(values[:, None, None, None], (len(ids), 1, 2, 4)).astype(np.float32)
 
 
-def test_a_sample_is_mirrored_where_its_draw_lies_below_one_half() -> None:
+def test_sample_is_mirrored_by_its_draw() -> None:
     spec = DataSpec(source="latents", channels=1, size=2, classes=7, scale=2.0)
     store: Any = Stored()
     latents = ScaledLatents(store, spec)
@@ -88,9 +90,7 @@ def test_a_sample_is_mirrored_where_its_draw_lies_below_one_half() -> None:
         (1_281_167, MOST_HELDOUT, [64, 192, 320]),
     ],
 )
-def test_5_percent_are_held_out_evenly_spread_and_at_most_10000(
-    n: int, count: int, first: list[int]
-) -> None:
+def test_held_out_samples_are_evenly_spread(n: int, count: int, first: list[int]) -> None:
     heldout, train = split_ids(n, "heldout").tolist(), split_ids(n, "train").tolist()
     assert len(heldout) == count and heldout[:3] == first
     assert train == sorted(train) and sorted(heldout + train) == list(range(n))

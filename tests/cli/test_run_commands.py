@@ -1,7 +1,8 @@
-"""A sweep becomes one batch file for Slurm, whose words survive every shell."""
+"""Costs of named models, and batch files for Slurm, whose words survive every shell."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -60,7 +61,7 @@ def called(text: str, name: str, *words: object, **variables: object) -> str:
         ("sweeps/small/time_left", False),
     ],
 )
-def test_what_a_job_leaves_for_the_next_one_is_its_progress(
+def test_job_continues_while_it_progresses(
     written: str, kept: bool, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begun, path = place / "lab/begun", place / "lab" / written
@@ -95,9 +96,36 @@ def test_quotes_and_spaces_survive(place: Path, capsys: pytest.CaptureFixture[st
         (["--dry-run"], "--dry-run: unknown argument. Try --plan."),
     ],
 )
-def test_a_mistake_in_the_file_is_one_line(
+def test_wrong_batch_file_is_one_line(
     place: Path, capsys: pytest.CaptureFixture[str], words: list[str], line: str
 ) -> None:
     assert main(["submit", "slurm", "small.yaml", *ASKED, *words]) == 2
     out, err = capsys.readouterr()
     assert line in err and err.count("\n") == 1 and not out
+
+
+@pytest.mark.parametrize(
+    ("words", "row", "text"),
+    [
+        ("", 0, "experiment tiny, 64 tokens"),
+        ("--model DiT-S/2", 0, "experiment b2_imagenet256, 256 tokens"),
+        ("--model DiT-S/2", 1, "model DiT-S/2"),
+        ("s2_imagenet256", 0, "experiment s2_imagenet256, 256 tokens"),
+        ("tiny --route 2->8_by_rows", 2, "routes 2->8 by rows at rate 0.5"),
+    ],
+)
+def test_cost_takes_models_at_imagenet(
+    words: str, row: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cost", *(word.replace("_by_", " by ") for word in words.split())]) == 0
+    assert " ".join(capsys.readouterr().out.splitlines()[row].split()) == text
+
+
+def test_json_cost_follows_routes(capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for words in ("--route 2->8 --rate 0.5", "--route 2->8 --rate 0.25", "routes=[]"):
+        assert main(["cost", "tiny", "--json", *words.split()]) == 0
+        found.append(json.loads(capsys.readouterr().out)["train_flops"])
+    assert len(set(found)) == 3
+    assert main(["cost", "--model", "LightningDiT-XL/1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == 674_961_824

@@ -1,17 +1,23 @@
-"""Trackers of accelerate get each run live, once, under its own name."""
+"""A sweep is followed from the side; trackers of accelerate get each run live and once."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.faults.drivers import eventually
 from tests.tracking.conftest import Sweeps
 from tread_lab.config import UserError
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.records.run_state import RunState
+from tread_lab.tracking import live
+from tread_lab.tracking.live import OtherTracker, check_tracker, following
 
 
 @pytest.fixture
@@ -46,8 +52,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
 
 
 def test_runs_are_sent_live_and_once(lab: Lab, sweeps: Sweeps, sent: dict[str, list[Any]]) -> None:
-    from tread_lab.tracking.other_trackers import OtherTracker
-
     dense, routed, _ = sweeps.plan()
     sweeps.finish(dense)
     tracker = OtherTracker(lab, "aim", "placement")
@@ -69,8 +73,6 @@ def test_runs_are_sent_live_and_once(lab: Lab, sweeps: Sweeps, sent: dict[str, l
 
 def test_tensorboard_writes_into_the_lab(lab: Lab, sweeps: Sweeps) -> None:
     pytest.importorskip("tensorboardX")
-    from tread_lab.tracking.other_trackers import OtherTracker, check_tracker
-
     check_tracker("tensorboard")
     _, routed, _ = sweeps.plan()
     tracker = OtherTracker(lab, "tensorboard", "placement")
@@ -85,7 +87,35 @@ def test_tensorboard_writes_into_the_lab(lab: Lab, sweeps: Sweeps) -> None:
     [("wnadb", "did you mean 'wandb'"), ("comet_ml", "--tracker comet_ml: comet-ml is not inst")],
 )
 def test_unusable_trackers_are_refused(name: str, line: str) -> None:
-    from tread_lab.tracking.other_trackers import check_tracker
-
     with pytest.raises(UserError, match=line):
         check_tracker(name)
+
+
+class Recorder:
+    """A tracker that fails each time."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+    def sync(self, sweep: str) -> None:
+        self.calls.append((sweep, threading.get_ident()))
+        raise KeyError("anything")
+
+
+@pytest.mark.parametrize("every", [0.01, 100.0])
+def test_tracker_follows_in_a_thread(every: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "EVERY", every)
+    tracker, failed = Recorder(), list[str]()
+    with following(tracker, "s", failed.append):
+        eventually(lambda: len(tracker.calls) >= 3 or every > 1)
+    assert len(failed) == 1 and "anything" in failed[0]
+    assert tracker.calls and tracker.calls[-1][0] == "s"
+    assert threading.get_ident() not in {thread for _, thread in tracker.calls}
+
+
+def test_following_imports_no_mlflow() -> None:
+    code = (
+        "import sys, tread_lab.tracking.live, tread_lab.tracking.store;"
+        "sys.exit(any(name in sys.modules for name in ('mlflow', 'numpy', 'sqlalchemy')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

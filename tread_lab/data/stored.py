@@ -1,11 +1,11 @@
-"""Stored latents as the network sees them: scaled, drawn and mirrored anew each step; decoded."""
+"""Stored latents, and as the network sees them: scaled, drawn anew each step, decoded."""
 
 # B batch, N samples of the split, C channels, H height, W width
 
 from __future__ import annotations
 
-import functools
-import hashlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -16,12 +16,11 @@ from torch import Tensor
 from tread_lab import draws
 from tread_lab.config.data import DataSpec
 from tread_lab.config.errors import UserError
+from tread_lab.data.arrays import read_npy
 from tread_lab.data.autoencoder import Autoencoder
-from tread_lab.data.caption_files import Captions
 from tread_lab.data.statistics import channel_statistics
 
 MOST_NAMED = 5  # labels of a line
-SAMPLED = 64  # latents that go into a fingerprint
 Split = Literal["train", "heldout", "all"]  # `all`: every sample that is no held-out array's
 MOST_HELDOUT = 10_000
 
@@ -48,30 +47,63 @@ def split_ids(n: int, split: Split) -> NDArray[np.int64]:
 
 # What is stored behind the C channels of a latent, which is then the posterior's mean.
 Posterior = Literal["none", "log_variance", "deviation"]
+Captions = tuple[str, ...]  # all captions of one sample; COCO has five of each image
+ContentFile = tuple[str, Path]  # a file that decides what data are, its name "" where none counts
 
 
 class Store:
-    """One split of a set of latents on disk; by default without posterior, mirrored latents, images
-    and captions.
+    """One split of a set of latents on disk; a layout derives from it, and opens and reads files.
 
     Attributes:
         shape: (C, H, W) of one latent.
         labels: int64 [N].
         posterior: what `read` gives behind the C channels of the mean: C more or nothing.
         flips: whether latents of mirrored images are stored, too.
+        own_heldout: whether held-out samples are stored apart; else `split_ids` chooses.
+
+    Raises:
+        UserError: a file is absent, damaged or holds something else; one line.
     """
 
     shape: tuple[int, int, int]
     labels: NDArray[np.int64]
     posterior: Posterior = "none"
     flips: bool = False
+    own_heldout: bool = False
+
+    def __init__(self, spec: DataSpec, split: Split) -> None:
+        self.path = data_path(spec)
+        labels_n, (channels, *sides) = self.open(split)
+        if self.posterior != "none" and channels % 2:
+            raise wrong(self.path, "mean and deviation, 2C channels", channels)
+        height, width = sides
+        self.shape = channels if self.posterior == "none" else channels // 2, height, width
+        n = len(labels_n)
+        self.places = np.arange(n) if self.own_heldout else split_ids(n, split)
+        self.labels = labels_n[self.places].astype(np.int64)
+
+    @staticmethod
+    def files(path: Path) -> Iterable[ContentFile]:
+        """Return the files that decide what the data are, in a fixed order."""
+        raise NotImplementedError
+
+    def open(self, split: Split) -> tuple[NDArray[np.integer], tuple[int, ...]]:
+        """Return the label of each stored sample, and the shape [C or 2C, H, W] of one."""
+        raise NotImplementedError
+
+    def stored(
+        self, places: NDArray[np.int64], mirrored: NDArray[np.bool_]
+    ) -> NDArray[np.floating]:
+        """Return a new array with what is stored at places [B], mirrored where that says so."""
+        raise NotImplementedError
 
     def read(
         self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
     ) -> NDArray[np.floating]:
         """Return a new array with the stored values [B, C or 2C, H, W] of samples `ids` of the
         split; of the mirrored images where `mirrored` [B] says so."""
-        raise NotImplementedError
+        plain = np.zeros(len(ids), bool)
+        return self.stored(self.places[ids], plain if mirrored is None else mirrored)
 
     def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         """Return the images [B, 3, height, width] of samples `ids`; `None` if none are stored."""
@@ -81,21 +113,48 @@ class Store:
         """Return all captions of each sample, or `None` without any."""
         return None
 
-    @property
-    def header(self) -> str:
-        """What decides the fingerprint beside labels and values."""
-        return f"{len(self.labels)} {self.shape}"
 
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """A hash of the header, the labels and the bytes of 64 latents, evenly spread."""
-        digest = hashlib.sha256(self.header.encode())
-        digest.update(self.labels.tobytes())
-        sampled_ids = np.linspace(0, len(self.labels) - 1, SAMPLED, dtype=int)
-        digest.update(self.read(sampled_ids).tobytes())
-        if self.flips:
-            digest.update(self.read(sampled_ids, np.ones(SAMPLED, bool)).tobytes())
-        return digest.hexdigest()[:16]
+class OneFileEach(Store):
+    """A layout with an .npy of floats [C or 2C, H, W] for each sample, all of one shape."""
+
+    alike: tuple[int, ...] | None = None
+
+    def content(self, place: int) -> bytes:
+        """Return the bytes of the .npy at a place."""
+        raise NotImplementedError
+
+    def name(self, place: int) -> str:
+        """Return what an error calls it."""
+        raise NotImplementedError
+
+    def latent(self, place: int) -> NDArray[np.floating]:
+        """Return what is stored at one place."""
+        try:
+            latent: NDArray[np.floating] = read_npy(self.content(place))
+        except (OSError, ValueError, EOFError) as error:
+            raise wrong(self.name(place), "a whole .npy", error) from None
+        if latent.dtype.kind != "f" or latent.ndim != 3 or self.alike not in (None, latent.shape):
+            found = f"{latent.dtype} {list(latent.shape)}"
+            raise wrong(self.name(place), "floats [C, H, W] as others", found)
+        self.alike = latent.shape
+        return latent
+
+    def stored(
+        self, places: NDArray[np.int64], mirrored: NDArray[np.bool_]
+    ) -> NDArray[np.floating]:
+        return np.stack([self.latent(place) for place in places.tolist()])
+
+
+def data_path(spec: DataSpec) -> Path:
+    """Return where the data of a spec lie."""
+    if spec.path is None:
+        raise UserError("data.path: give the folder or file of the data")
+    return Path(spec.path).expanduser()
+
+
+def wrong(file: Path | str, wanted: str, found: object) -> UserError:
+    """Return the error of a file that holds something else than it must."""
+    return UserError(f"data.path: {file}: must hold {wanted}, got {found}. Try making it anew.")
 
 
 class ScaledLatents:
@@ -109,7 +168,13 @@ class ScaledLatents:
         UserError: a label is outside 0..classes-1, or the statistics are absent or wrong.
     """
 
-    def __init__(self, store: Store, spec: DataSpec, decode: Autoencoder | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        spec: DataSpec,
+        decode: Autoencoder | None = None,
+        fingerprint: Callable[[], str] = str,
+    ) -> None:
         check_labels(store.labels, spec)
         self.shape = store.shape
         self.classes = spec.classes
@@ -117,42 +182,37 @@ class ScaledLatents:
         self.flips = store.flips and spec.flips
         self._sampled = store.posterior != "none" and spec.posterior == "sampled"
         self._scale, _ = spec.scales
-        known = store.fingerprint if spec.digest is None else f"{store.fingerprint} {spec.digest}"
-        self.fingerprint = _mixed(known, self._scale)
-        self._store = store
+        self._store, self._decode, self._fingerprint = store, decode, fingerprint
         self._affine: tuple[Tensor, Tensor] | None = None  # mean and deviation [C, 1, 1]
         if spec.normalised:
             assert spec.path is not None
             found = channel_statistics(spec.path, self.shape[0])
             mean_C, deviation_C = (torch.from_numpy(values).float() for values in found)
             self._affine = mean_C[:, None, None], deviation_C[:, None, None]
-            normalised = [*mean_C.tolist(), *deviation_C.tolist()]
-            self.fingerprint = _mixed(f"{self.fingerprint} {normalised}", self._scale)
         self.labels_N = torch.from_numpy(store.labels)
-        self._decode = decode
 
     def __len__(self) -> int:
         return len(self.labels_N)
 
+    @property
+    def fingerprint(self) -> str:
+        """The digest of what `take` gives."""
+        return self._fingerprint()
+
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return samples [B, C, H, W] in model space and labels [B]: the mean where posteriors are
         stored, and never mirrored."""
-        stored_BCHW = _float32(self._store.read(ids.numpy()))
-        mean_BCHW = stored_BCHW[:, : self.shape[0]].contiguous()
-        return self._in_model_space(mean_BCHW), self.labels_N[ids]
+        return self.redraw(ids)
 
     def redraw(self, ids: Tensor, *key: int | str) -> tuple[Tensor, Tensor]:
         """Return the same as one step sees it: the posterior sampled and images mirrored by draws
         that `key` names, as far as the store has them and the spec asks for them."""
-        if not (self._sampled or self.flips):
-            return self.take(ids)
-        mirrored = None
-        if self.flips:
+        C, mirrored = self.shape[0], None
+        if key and self.flips:
             mirrored = (draws.uniform((len(ids),), *key, "flip") < 0.5).numpy()
         stored_BCHW = _float32(self._store.read(ids.numpy(), mirrored))
-        C = self.shape[0]
-        z_BCHW = stored_BCHW[:, :C]
-        if self._sampled:
+        z_BCHW = stored_BCHW[:, :C].contiguous()
+        if key and self._sampled:
             spread_BCHW = stored_BCHW[:, C:]
             if self._store.posterior == "log_variance":
                 spread_BCHW = (0.5 * spread_BCHW).exp()
@@ -236,7 +296,3 @@ def _float32(stored: NDArray[np.floating]) -> Tensor:
     """Return a new array as a float32 tensor; torch converts fp16 five times faster than numpy."""
     native = stored if stored.dtype.isnative else stored.astype(np.float32)
     return torch.from_numpy(native).float()
-
-
-def _mixed(fingerprint: str, scale: float) -> str:
-    return hashlib.sha256(f"{fingerprint} {scale!r}".encode()).hexdigest()[:16]

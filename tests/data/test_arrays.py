@@ -1,7 +1,8 @@
-"""Arrays made in batches: a stopped process continues, and other content is made anew."""
+"""Arrays in files: what numpy reads; batches on disk are skipped, others made anew."""
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,39 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.data.conftest import npy
 from tread_lab.config.errors import Unavailable
-from tread_lab.data.batch_files import Parts
+from tread_lab.data.arrays import Parts, read_npy, write_npz
+
+ARRAYS = [
+    np.arange(24, dtype=np.float16).reshape(2, 3, 4),
+    np.asfortranarray(np.arange(24, dtype=np.float16).reshape(2, 3, 4)),
+    np.zeros((2, 3, 4), np.float32),
+    np.arange(3.0),
+    np.float32(7),
+]
+
+
+def test_arrays_are_what_numpy_reads() -> None:
+    for array in (*ARRAYS, *ARRAYS[::-1]):
+        found = read_npy(npy(np.asarray(array)))
+        assert np.array_equal(found, array) and found.dtype == array.dtype
+
+
+def test_large_array_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)  # for 2 GiB
+    array = np.arange(24.0).repeat(100)
+    write_npz(tmp_path / "a.npz", {"x": (array.shape, array.dtype, [array[:7], array[7:]])})
+    assert np.array_equal(np.load(tmp_path / "a.npz")["x"], array)
+
+
+def test_damaged_array_is_an_error() -> None:
+    content = npy(ARRAYS[0])
+    read_npy(content)
+    for wrong in (content[:-1], content[:40], b"", b"nothing at all", npy(np.array([{}], "O"))):
+        with pytest.raises((ValueError, EOFError)):
+            read_npy(wrong)
+
 
 N, BATCH = 10, 4
 
