@@ -44,8 +44,6 @@ KINDS = (
     curves.times_to_equal,
     curves.growths,
     loss_gap.over_steps,
-    loss_gap.by_length,
-    loss_gap.with_quality,
     similarity.pair,
     samples.equal_seeds,
 )
@@ -53,8 +51,6 @@ EACH_PANEL = {  # drawn for each panel of a sweep instead of once
     placements.grids,
     placements.spans,
     loss_gap.over_steps,
-    loss_gap.by_length,
-    loss_gap.with_quality,
     similarity.pair,
 }
 COMPARES = {  # differences to dense, whose captions say at equal what
@@ -64,8 +60,6 @@ COMPARES = {  # differences to dense, whose captions say at equal what
     effects.cells,
     effects.ways,
     curves.selection_rates,
-    loss_gap.by_length,
-    loss_gap.with_quality,
 }
 
 
