@@ -23,6 +23,11 @@ from tread_lab.analysis.figures.placements import (
     routes,
 )
 from tread_lab.analysis.figures.points import Points, bare_rows
+from tread_lab.analysis.figures.style import (
+    BETTER_TO_WORSE,
+    LESS_TO_MORE,
+    ink_on,
+)
 from tread_lab.analysis.paper_tables import sweep_table
 from tread_lab.config import UserError
 from tread_lab.results.ranking_table import ranking
@@ -110,3 +115,15 @@ def test_trend_is_claimed_with_its_p(values: Sequence[float], said: str) -> None
     numbers = np.array(values, dtype=float)
     assert order_text(np.arange(float(len(numbers))), numbers, "up").startswith(said)
     assert bool(said) == bool(order_text(np.arange(float(len(numbers))), -numbers, "up"))
+
+
+def test_letters_contrast_with_every_colour() -> None:
+    for colours in (BETTER_TO_WORSE, LESS_TO_MORE):
+        for share in np.linspace(0, 1, 41):
+            red, green, blue = (
+                v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4
+                for v in colours(share)[:3]
+            )
+            light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+            white = ink_on(colours(share)) == "white"
+            assert (1.05 / (light + 0.05) if white else (light + 0.05) / 0.05) >= 4.5
