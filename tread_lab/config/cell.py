@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
-from tread_lab.config.decode import decode, decode_field, encode
-from tread_lab.config.fields import TOP
+from tread_lab.config.decode import encode
 from tread_lab.config.run import RunSpec
 
 Cell = dict[str, Any]
@@ -77,24 +76,3 @@ def axis_label(key: str) -> str:
 def labelled(cell: Cell) -> Cell:
     """Return the cell under the short names of its axes."""
     return {axis_label(key): value for key, value in cell.items()}
-
-
-class SharedParts:
-    """Decodes the trees of runs; equal parts of them once."""
-
-    def __init__(self) -> None:
-        self._parts: dict[tuple[str, str], Any] = {}
-
-    def run(self, tree: Mapping[str, Any], path: str = "") -> RunSpec:
-        """Return the run of a tree, as `decode` does.
-
-        Raises:
-            UserError: as `decode`.
-        """
-        parts = dict(tree)
-        for name, value in tree.items():
-            key = name, repr(value)
-            if name in TOP and key not in self._parts:
-                self._parts[key] = decode_field(RunSpec, name, value)
-            parts[name] = self._parts.get(key, value)
-        return decode(RunSpec, parts, path)

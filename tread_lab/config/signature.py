@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, cast
 
 from tread_lab.config.decode import fields_of
 
@@ -34,7 +34,7 @@ def _said(value: Any) -> Any:
     if not hasattr(value, "__dataclass_fields__"):
         return value
     tree = dict[str, Any]()
-    for name, field in fields_of(type(value)).items():
+    for name, field in fields_of(cast(Any, type(value))).items():
         own = getattr(value, name)
         is_part = hasattr(own, "__dataclass_fields__")
         if field.unhashed or (own == field.default and name != "kind" and not is_part):

@@ -9,9 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.config.cell import SharedParts, Tree, Trial
+from tread_lab.config.cell import Tree, Trial
 from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import end_signature
+from tread_lab.config.fields import SharedParts
 from tread_lab.config.labels import MetricNames, cell_label
 from tread_lab.config.lengths import QUESTIONS
 from tread_lab.config.run import steps_alike

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tread_lab.config.cell import Cell, ExcludedCells, SharedParts, Trial, labelled
+from tread_lab.config.cell import Cell, ExcludedCells, Trial, labelled
 from tread_lab.config.decode import Positive, decode_value, encode
 from tread_lab.config.errors import UserError, placed, shown
 from tread_lab.config.evaluation import BASELINE, EvaluationSpec, decode_evaluations
 from tread_lab.config.fields import (
     SHORT,
+    SharedParts,
     dotted,
     has_computed,
     leaves_of,

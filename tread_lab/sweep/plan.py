@@ -11,10 +11,11 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
 
-from tread_lab.config.cell import Cell, SharedParts, Spec, Tree, Trial
+from tread_lab.config.cell import Cell, Spec, Tree, Trial
 from tread_lab.config.decode import decode, encode
 from tread_lab.config.errors import UserError, lookup, suggest
 from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
+from tread_lab.config.fields import SharedParts
 from tread_lab.config.labels import count_label
 from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.metrics import extractor_for
