@@ -94,7 +94,7 @@ def test_changed_tar_is_read_again(shards: Path) -> None:
 
 def test_absent_tars_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
-    with pytest.raises(UserError, match=r"^data.path: give the folder .* got .*none"):
+    with pytest.raises(UserError, match=r"^data.path: must be a folder .* got .*none"):
         _open(tmp_path / "none")
     write_tar(tmp_path / "one" / "a.tar", MEMBERS[:2])
     with pytest.raises(UserError, match=r"two or more samples to split, got 1$"):

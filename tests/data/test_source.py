@@ -25,7 +25,7 @@ __all__ = ["files", "repa"]
 def test_data_without_a_path_are_one_line() -> None:
     for name in SOURCES.built_in.keys() - {"fashion16"}:
         for look in (content_digest, lambda spec: open_data(spec, "heldout")):
-            with pytest.raises(UserError, match=r"^data.path: give the folder"):
+            with pytest.raises(UserError, match=r"^data.path: must be the folder or file"):
                 look(DataSpec(source=name))
 
 

@@ -37,7 +37,7 @@ OWN: list[tuple[str, ...]] = [
     ("train tiny steps", "steps: must be key=value. Try train.steps=VALUE."),
     ("train tiny --device gpu", "--device: must be cpu, cuda or cuda:N, got gpu. Try --device cpu"),
     ("train tiny sampler.steps=1e8", "sampler.steps: must be in [1, 10000], got 100000000"),
-    ("train s2_imagenet256", "data.path"),
+    ("train s2_imagenet256", "data.path: must be the folder or file of the data, got none. Try"),
     ("sweep route_placment.yaml", "did you mean 'route_placement'?"),
     (f"sweep s.yaml {PLAN}", "s.yaml line 1: must be valid YAML", "experiment: [tiny\nseeds: 3"),
     (f"sweep s.yaml {PLAN}", "s.yaml: must be `key: value` lines, got 3", "3"),

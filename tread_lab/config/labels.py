@@ -243,14 +243,12 @@ class MetricNames:
     def _usual_of(self, tree: Tree) -> Tree:
         """Return the evaluation that needs no settings in the name of its metrics."""
         if tree["kind"] != "samples":
-            probe: Tree = encode(getattr(self._defaults, tree["kind"]))
-            return without_step(probe)
+            return without_step(encode(getattr(self._defaults, tree["kind"])))
         usual = self._defaults
         sampler = {name: x for name, x in usual.sampler.items() if name != "guidance"}
         reference = usual.reference if tree.get("reference") else None
         own = {"metrics": tree["metrics"], "count": tree["count"], "reference": reference}
-        samples: Tree = encode(decode(SamplesSpec, {"sampler": sampler, **own}))
-        return samples
+        return dict(encode(decode(SamplesSpec, {"sampler": sampler, **own})))
 
 
 def _setting(field: str, value: Any) -> str:

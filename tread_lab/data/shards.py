@@ -115,7 +115,7 @@ class TarShards(OneFileEach):
     def open(self, split: Split) -> tuple[NDArray[np.integer], tuple[int, ...]]:
         self._tars = tars_of(self.path)
         if not self._tars:
-            wanted = "give the folder or a glob such as 'data/*.tar' that holds tars"
+            wanted = "must be a folder of tars or a glob such as 'data/*.tar'"
             raise UserError(f"data.path: {wanted}, got {self.path}")
         self._opened = functools.lru_cache(OPEN)(_OpenTar)
         rows = [_index(tar, modified(tar)) for tar in self._tars]

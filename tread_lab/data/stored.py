@@ -148,8 +148,9 @@ class OneFileEach(Store):
 def data_path(spec: DataSpec) -> Path:
     """Return where the data of a spec lie."""
     if spec.path is None:
-        raise UserError("data.path: give the folder or file of the data")
-    return Path(spec.path).expanduser()
+        wanted = "must be the folder or file of the data, got none"
+        raise UserError(f"data.path: {wanted}. Try data.path=FOLDER.")
+    return Path(spec.path)
 
 
 def wrong(file: Path | str, wanted: str, found: object) -> UserError:
