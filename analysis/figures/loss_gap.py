@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.placements import order_text, placements
+from tread_lab.analysis.figures.placements import order_text, placements, routes
 from tread_lab.analysis.figures.points import (
     NUMBERS,
     Array,
@@ -157,7 +157,8 @@ def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
 def length_caption(planned: Points) -> str:
     """Return whether longer routes have the larger gap."""
     length, gap = (planned.measured[name].to_numpy(float) for name in ("length", "value"))
-    order = order_text(length, gap, "longer routes have the larger gap")
+    places = [*zip(planned.measured["start"], planned.measured["end"])]
+    order = order_text(length, gap, places, "longer routes have the larger gap")
     return LENGTH.format(n=len(gap), order=order) if order else "Too few routes for a trend."
 
 
@@ -166,7 +167,7 @@ def quality_caption(gap: Points, quality: Points) -> str:
     sign = metric_kind(quality.metric).sign or 1
     values = sign * quality.rows["value"].to_numpy(float)
     worse = "routes with a larger gap have worse samples"
-    order = order_text(gap.rows["value"].to_numpy(float), values, worse)
+    order = order_text(gap.rows["value"].to_numpy(float), values, routes(gap), worse)
     return QUALITY.format(n=len(values), order=order) if order else "Too few routes have both."
 
 
