@@ -109,10 +109,6 @@ class ProcessConformance:
         assert len(grid) == 8 and grid.dtype == torch.float64
         assert (grid.diff() < 0).all() and grid[-1] == 0
 
-    def test_nothing_is_noisy_at_level_zero(self) -> None:
-        x, noise = self.draw(2)
-        torch.testing.assert_close(self.process.noisy(x, noise, torch.zeros(2)), x)
-
 
 class TestEDM(ProcessConformance):
     process = build_process(EDMSpec())
