@@ -424,7 +424,10 @@ def factors_caption(found: TimeToEqual) -> str:
     if not found.factors:
         if found.rows.loc[found.rows["dense"], "curve"].nunique() > 1:
             return "There are several dense curves, and none is that of every route."
-        return f"A factor takes a dense curve and two seeds or more.{found.warning}"
+        return (
+            "A factor takes a dense curve, two seeds or more, and a value that both curves cross."
+            + found.warning
+        )
     factors = "; ".join(_text_of(factor, found.unit) for factor in found.factors)
     return FACTORS.format(factors=factors, cost=found.cost) + found.warning
 

@@ -35,7 +35,7 @@ def frame(tmp_path: Path) -> pd.DataFrame:
     return frame
 
 
-def test_a_sweeps_table_ranks_its_cells_beside_their_own_differences(frame: pd.DataFrame) -> None:
+def test_table_ranks_cells_beside_differences(frame: pd.DataFrame) -> None:
     table = sweep_table(frame, "heldout/loss", "Mixed.")
     rows = table.texts[["cell", "heldout/loss", "delta/heldout/loss", "state"]].values.tolist()
     assert rows == [
@@ -49,7 +49,7 @@ def test_a_sweeps_table_ranks_its_cells_beside_their_own_differences(frame: pd.D
     assert table.latex.startswith("% This sweep: Ranked by heldout/loss")
 
 
-def test_published_sizes_have_their_parameters_and_costs() -> None:
+def test_published_sizes_have_known_costs() -> None:
     found = sizes()
     assert list(found.columns) == [
         "size", "width", "heads", "layers", "route", "parameters_M", "dense_gmac", "routed_gmac",
@@ -66,7 +66,7 @@ def test_published_sizes_have_their_parameters_and_costs() -> None:
         assert tuple(row)[5:] == pytest.approx(values[5:], rel=1e-5)
 
 
-def test_a_route_adds_no_parameters_a_decoder_and_a_fusion_do() -> None:
+def test_route_adds_no_parameters() -> None:
     found = parameters()
     assert found.to_dict("list") == {
         "model": ["DiT", "DiT + TREAD", "MaskDiT", "SPRINT"],
@@ -74,14 +74,14 @@ def test_a_route_adds_no_parameters_a_decoder_and_a_fusion_do() -> None:
     }
 
 
-def test_published_numbers_are_printed_with_source_note_and_marks() -> None:
+def test_published_numbers_name_their_source() -> None:
     page = all_published()
     assert "| DiT | B/2 | 130 | 43.47 | 21.34 | \u221222.13\u2020 | DiT | EDM |  |" in page
     assert "| SG (FID) | 1.58 | 173.16 | not stated |" in page
     assert "Source: TREAD, ICCV 2025 (arXiv 2501.04765, later versions), Table 6. How 1/6" in page
 
 
-def test_tables_agree_where_they_show_the_same_run() -> None:
+def test_tables_agree_on_shared_runs() -> None:
     table2 = paper_tables.table("Table 2").set_index(["backbone", "size"])
     table5 = paper_tables.table("Table 5").set_index("selection_rate")["fid"]
     assert table5[0.0] == table2.loc[("DiT", "B/2"), "fid_dense"]
@@ -101,7 +101,7 @@ def test_every_published_fid_names_its_recipe() -> None:
     assert named == 10  # dense and routed of Tables 2 and 4, one each of six others
 
 
-def test_figure_8_has_sixteen_placements_and_its_best_at_2_to_8() -> None:
+def test_figure_8_has_sixteen_placements() -> None:
     assert len(paper_tables.FIG8) == 16
     best = min(paper_tables.FIG8, key=lambda route: paper_tables.FIG8[route])
     assert best == (2, 8)
@@ -110,7 +110,7 @@ def test_figure_8_has_sixteen_placements_and_its_best_at_2_to_8() -> None:
     assert above == pytest.approx((6.42, 6.68))
 
 
-def test_tables_1_and_2_and_sparse_guidance_do_not_contradict_each_other() -> None:
+def test_tables_1_and_2_agree() -> None:
     table1 = paper_tables.table("Table 1")
     assert len(table1) == 16 and (table1["guidance"] == "none").sum() == 8
     best = table1.loc[table1["fid"].idxmin()]
@@ -121,7 +121,7 @@ def test_tables_1_and_2_and_sparse_guidance_do_not_contradict_each_other() -> No
     assert by_cost["none"] == sit  # 400K steps there, 400 epochs here
 
 
-def test_the_shipped_experiments_have_the_published_optimisation() -> None:
+def test_experiments_have_published_optimisation() -> None:
     rows = paper_tables.table("Table S8, optimisation").set_index("setting")["value"]
     for name in ("s2_imagenet256", "sit_b2_imagenet256", "b2_imagenet512"):
         spec = decode(RunSpec, dict(load_experiment(name, []).run))

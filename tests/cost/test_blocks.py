@@ -81,7 +81,7 @@ def test_executed_tokens_are_the_counted_ones(model: str, selection: str, rate: 
     assert seen[1] == 64 - unit * int(64 // unit * rate)
 
 
-def test_macs_are_the_products_of_the_matrices_that_ran() -> None:
+def test_macs_are_executed_products() -> None:
     """What is not attention or a scan, against the linear maps as hooks see them."""
     for model in TINY:
         spec = run(model)

@@ -9,10 +9,10 @@ import pytest
 from tests.train.runs import imagenet
 from tread_lab.config import FlowSpec, HeldoutSpec, SamplerSpec, SamplesSpec, decode
 from tread_lab.config.evaluation import SimilaritySpec
-from tread_lab.cost.sampling import (
+from tread_lab.cost.training import (
+    cost,
     pass_flops,
 )
-from tread_lab.cost.training import cost
 from tread_lab.diffusion import build_process
 from tread_lab.evaluate.sampling_calls import call_macs, sample_flops
 from tread_lab.methods.sprint.spec import SprintBypass
@@ -57,7 +57,7 @@ def test_published_gmacs_leave_attention_out(
     assert sum(macs) / len(macs) / 1e9 - attention == pytest.approx(published, rel=4e-3)
 
 
-def test_flops_of_an_image_are_twice_the_macs_of_all_calls() -> None:
+def test_image_flops_are_twice_the_macs() -> None:
     dense = cost(XL).dense.network
     assert sample_flops(XL, sampler(1)) == 2 * 40 * dense
     assert sample_flops(XL, sampler(3)) == 2 * 80 * dense
@@ -67,14 +67,14 @@ def test_flops_of_an_image_are_twice_the_macs_of_all_calls() -> None:
     assert sample_flops(XL, sampler(routed)) == 2 * 40 * cost(XL).routed.network
 
 
-def test_heldout_losses_of_a_routed_run_take_a_dense_and_a_routed_pass() -> None:
+def test_heldout_loss_takes_both_passes() -> None:
     heldout, dense, routed = HeldoutSpec(images=200, levels=3), cost(XL).dense.network, cost(XL)
     assert pass_flops(XL, heldout) == 2 * 600 * (dense + routed.routed.network)
     assert pass_flops(XL.dense(), heldout) == 2 * 600 * dense
     assert pass_flops(XL, SimilaritySpec(images=200, levels=3)) == 2 * 600 * dense
 
 
-def test_guidance_costs_nothing_outside_its_interval() -> None:
+def test_guidance_is_free_outside_its_interval() -> None:
     gated = {"weight": 2, "interval": [0.3, 0.6]}
     levels = build_process(XL.process).grid(sampler(gated))[:-1]
     inside = int(((levels >= 0.3) & (levels <= 0.6)).sum())
@@ -85,12 +85,12 @@ def test_guidance_costs_nothing_outside_its_interval() -> None:
     assert pass_flops(XL, shown) == 3 * 2 * 80 * dense, "a forecast has no levels"
 
 
-def test_routes_of_the_spec_serve_a_dense_run() -> None:
+def test_dense_run_takes_given_routes() -> None:
     given = {**SG_FLOPS, "routes": ["2->B-4"]}
     assert sample_flops(XL.dense(), sampler(given)) == sample_flops(XL, sampler(SG_FLOPS))
 
 
-def test_dropping_the_path_skips_the_blocks_of_the_route() -> None:
+def test_dropped_path_skips_its_blocks() -> None:
     """Blocks 2 to 24 of 28 run for no token; the strong branch runs all."""
     spec = imagenet("XL", "2->24", process=FlowSpec(), bypass=SprintBypass())
     guidance = {"weight": 1.5, "weak": {"path": "dropped"}}
@@ -98,7 +98,7 @@ def test_dropping_the_path_skips_the_blocks_of_the_route() -> None:
     assert set(call_macs(spec, sampler(guidance))) == {dense + dense - 23 * block(256)}
 
 
-def test_a_rate_that_routes_no_token_is_dense() -> None:
+def test_rate_without_tokens_is_dense() -> None:
     for rate, kept in ((0.003, 256), (0.004, 255), (0.75, 64)):  # of 256 tokens
         guidance = {"weight": 1, "strong": {"rate": rate}}
         assert set(call_macs(XL, sampler(guidance))) == {forward(kept)}

@@ -43,7 +43,7 @@ def written(folder: Path, data: dict[str, Any]) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
-def test_one_step_of_each_experiment_runs_on_a_cpu(path: Path, tmp_path: Path) -> None:
+def test_experiment_steps_on_a_cpu(path: Path, tmp_path: Path) -> None:
     experiment = load_experiment(path.stem, [])
     tree: dict[str, Any] = dict(experiment.run)
     if tree["data"]["source"] != "fashion16":

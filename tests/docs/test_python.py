@@ -16,7 +16,7 @@ from tread_lab.config.errors import UserError
 
 
 @pytest.mark.task(61)
-def test_every_snippet_returns_what_the_page_says(in_folder: Path) -> None:
+def test_snippets_return_what_pages_say(in_folder: Path) -> None:
     write_sweep(in_folder / "lab", small(name="route_placement", seeds=(0, 1)))
     snippets = "\n".join(b.text for b in blocks(DOCS / "python.md") if b.language == "python")
     test = doctest.DocTestParser().get_doctest(snippets, {}, "python.md", None, 0)
@@ -26,7 +26,7 @@ def test_every_snippet_returns_what_the_page_says(in_folder: Path) -> None:
     assert not report, "".join(report)
 
 
-def test_importing_the_package_imports_nothing_heavy() -> None:
+def test_import_is_light() -> None:
     code = "import sys, tread_lab; print(sorted({m.split('.')[0] for m in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "pandas", "numpy"} & set(done.stdout.split("'"))

@@ -26,7 +26,6 @@ PROGRAM = {
     "python": [sys.executable],
 }
 QUIET = "from tests.faults.tricks import without_extras\nwithout_extras()\n"
-FEW = "evaluate=[{heldout_loss: {images: 16, levels: 2}}]"  # what is measured takes a second
 
 
 def write(blocks: Sequence[Block], folder: Path) -> None:

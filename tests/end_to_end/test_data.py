@@ -99,7 +99,7 @@ def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.task(39, 40, 51, 53)
 @pytest.mark.slow
-def test_images_become_a_measured_sweep_by_commands(
+def test_images_become_a_measured_sweep(
     in_folder: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

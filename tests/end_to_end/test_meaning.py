@@ -32,7 +32,7 @@ def names(rows: list[dict[str, Any]]) -> set[str]:
     return {name for row in rows for name in row if "@" in name}
 
 
-def test_a_name_is_of_the_experiment_whatever_was_measured(
+def test_metric_name_is_of_the_experiment(
     in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("train", "tiny", *SMALL, "execution.keep_steps=[]", "evaluate=[heldout_loss]")
@@ -53,7 +53,7 @@ def test_a_name_is_of_the_experiment_whatever_was_measured(
     assert names(rows) == {f"fd[fashion16-v1]@{n} labels=balanced" for n in (100, 120)}
 
 
-def test_a_run_of_a_sweep_has_the_reference_of_the_sweep(
+def test_run_has_its_sweeps_reference(
     in_folder: Path,
 ) -> None:
     words = [*SMALL, "axes.train.lr=[1e-3]", "baseline=null", "execution.keep_steps=[]"]

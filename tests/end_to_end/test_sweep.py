@@ -63,7 +63,7 @@ def equal(a: dict[str, dict[str, torch.Tensor]], b: dict[str, dict[str, torch.Te
 
 
 @pytest.mark.task(56)
-def test_it_leaves_records_figures_and_a_ranking(swept: Path) -> None:
+def test_sweep_leaves_records_and_figures(swept: Path) -> None:
     lab = Lab(swept / "lab")
     frame = trials_frame(lab, "small")
     assert list(frame["role"]) == ["baseline", "trial", "trial"]
@@ -80,9 +80,7 @@ def test_it_leaves_records_figures_and_a_ranking(swept: Path) -> None:
     assert not list((lab.root / "ray").iterdir())
 
 
-def test_without_ray_the_results_are_the_same_bitwise(
-    swept: Path, tmp_path: Path, zygote: Zygote
-) -> None:
+def test_inline_equals_ray_bitwise(swept: Path, tmp_path: Path, zygote: Zygote) -> None:
     (tmp_path / "small.yaml").write_text(SWEEP)
     inline = ("sweep", "small.yaml", "--executor", "inline", "--tracker=none")
     assert zygote.run(tmp_path, *inline, prelude=UNDRAWN, HOME=str(tmp_path)).returncode == 0

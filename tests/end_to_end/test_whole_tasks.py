@@ -251,7 +251,7 @@ def measured(run: RunFolder) -> dict[tuple[str, int], float]:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: "-".join(task.values()))
-def test_a_whole_task_ends_with_every_metric(
+def test_whole_task_ends_with_every_metric(
     task: dict[str, str],
     machine: Path,
     world: dict[str, dict[str, Any]],

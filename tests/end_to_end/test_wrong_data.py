@@ -87,7 +87,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_the_data_is_one_line(
+def test_data_fault_is_one_line(
     fault: str, in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make, commands, expected = FAULTS[fault]

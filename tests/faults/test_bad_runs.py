@@ -43,7 +43,7 @@ def cases(place: Place) -> tuple[RunFolder, RunFolder]:
     survived="tried twice, then failed with its traceback; the others go on; exit code 1; only the"
     " failed trial is run again, and ends well",
 )
-def test_a_trial_that_always_raises(place: Place) -> None:
+def test_run_that_always_raises_fails(place: Place) -> None:
     place.write(CASES % "{train: {lr: 0.123}}")
     assert place.sweep(prelude=RAISE).wait() == FAILED
     fine, bad = cases(place)
@@ -64,7 +64,7 @@ def test_a_trial_that_always_raises(place: Place) -> None:
     survived="diverged is a result: not tried again, exit code 0, told as such in tables and in"
     " MLflow, with no number for any metric",
 )
-def test_a_loss_that_is_not_finite(place: Place) -> None:
+def test_nonfinite_loss_diverges(place: Place) -> None:
     place.mlflow = True
     place.write(CASES % "{train: {lr: 1.0e+30}}")
     driver = place.finish()

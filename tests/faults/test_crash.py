@@ -32,7 +32,7 @@ TRIALS = 8
     survived="eight trials, none lost, none executed twice, none different from the undisturbed"
     " sweep by a bit; MLflow's store holds every value once and no run is left running",
 )
-def test_killed_at_random_moments_again_and_again(zygote: Zygote, tmp_path: Path) -> None:
+def test_sweep_survives_random_kills(zygote: Zygote, tmp_path: Path) -> None:
     calm, torn = (Place(zygote, tmp_path / name) for name in ("calm", "torn"))
     for place in (calm, torn):
         place.folder.mkdir()

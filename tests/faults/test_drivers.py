@@ -17,9 +17,7 @@ WINDOW = "tread_lab.train.trainer:Trainer.log_window"
     survived="the second refuses and names the process that has it; once that is dead it goes on,"
     " although the lock file is still there",
 )
-def test_a_second_driver_is_refused_until_the_first_is_dead(
-    place: Place, expected: dict[str, Run]
-) -> None:
+def test_second_driver_is_refused(place: Place, expected: dict[str, Run]) -> None:
     with place.sweep(prelude=f"gate({WINDOW!r}, nth=3, path='go')") as first:
         first.until(place.at_gate("go"))
         before = attempts(place.lab)
@@ -37,7 +35,7 @@ def test_a_second_driver_is_refused_until_the_first_is_dead(
     18,
     survived="each trial is computed once and used by both; both end well",
 )
-def test_two_sweeps_with_the_same_trials_at_once(place: Place, expected: dict[str, Run]) -> None:
+def test_two_sweeps_share_runs_at_once(place: Place, expected: dict[str, Run]) -> None:
     place.write(SMALL, "other")
     with place.sweep() as one, place.sweep(name="other") as two:
         assert (one.wait(), two.wait()) == (DONE, DONE), one.said() + two.said()

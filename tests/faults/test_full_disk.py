@@ -43,7 +43,7 @@ def leave(folder: Path, room: int) -> None:
     survived="one line says that the disk is full and what to do; nothing partial is ever used;"
     " when there is room again the same command ends the sweep",
 )
-def test_a_full_disk(place: Place, small_disk: Path, expected: dict[str, Run]) -> None:
+def test_full_disk_is_survived(place: Place, small_disk: Path, expected: dict[str, Run]) -> None:
     for room in (0, 12_000, 40_000, 400_000):
         leave(small_disk, room)
         driver = place.sweep()

@@ -20,7 +20,7 @@ INTERVAL = 2 * 3  # log lines of one checkpoint interval: two windows of three v
     survived="losses, metrics and weights equal an undisturbed sweep bitwise; finished trials are"
     " not started again; each kill costs at most one checkpoint interval",
 )
-def test_a_killed_driver_costs_at_most_one_checkpoint_interval(
+def test_killed_driver_costs_one_checkpoint_interval(
     place: Place, expected: dict[str, Run]
 ) -> None:
     book, kills = Book(place.lab), 0
@@ -42,7 +42,7 @@ def test_a_killed_driver_costs_at_most_one_checkpoint_interval(
     " same command goes on from exactly there",
 )
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_a_signal_stops_with_a_checkpoint(
+def test_signal_stops_with_a_checkpoint(
     place: Place, expected: dict[str, Run], number: signal.Signals
 ) -> None:
     lab, book = place.lab, Book(place.lab)

@@ -176,7 +176,7 @@ def submit(zygote: Zygote, folder: Path, *words: str, **env: str) -> Job:
     survived="two jobs of Slurm on one node stop with checkpoints; one is requeued, and a new one"
     " follows where `scontrol` is absent; the results are bitwise those of an undisturbed sweep",
 )
-def test_jobs_share_a_node_and_go_on_when_their_time_is_up(
+def test_slurm_jobs_resume_after_their_time(
     zygote: Zygote, slurm: None, without_scontrol: str, tmp_path: Path
 ) -> None:
     calm = Place(zygote, tmp_path / "calm")

@@ -86,9 +86,7 @@ def returned(re_entry: Any, x_T: Tensor, x_D_last: Tensor, *, first: bool) -> Te
 
 @pytest.mark.parametrize("re_entry", ["identity", "v1_sum", "v1_code", X_T])
 @pytest.mark.parametrize("routes", [((0, 4), (6, 9)), ((1, 3), (4, 7)), ((0, 8),)])
-def test_routes_and_re_entry_agree_with_a_reference(
-    routes: tuple[Route, ...], re_entry: Any
-) -> None:
+def test_routes_agree_with_a_reference(routes: tuple[Route, ...], re_entry: Any) -> None:
     (x, c), blocks, routing = inputs(), stack(), routing_of(*routes)
     found = run_blocks(
         blocks, x, c, routing=routing, re_enter=Return(decode(ReEntrySpec, re_entry))
@@ -105,7 +103,7 @@ def tokens() -> Tensor:
     return draws.normal((B, N, 5), "x")
 
 
-def test_blocks_hear_which_places_are_real_only_where_numbers_differ() -> None:
+def test_padding_is_masked_where_counts_differ() -> None:
     heard: list[int] = []
 
     def block(x: Tensor, c: Tensor, positions: Tensor | None, *real: Tensor) -> Tensor:
@@ -118,7 +116,7 @@ def test_blocks_hear_which_places_are_real_only_where_numbers_differ() -> None:
     assert heard == [0, 0, 0, 0, 0, 1, 1, 0]
 
 
-def test_an_end_with_weights_is_observed_before_it_acts() -> None:
+def test_weighted_end_is_observed_first() -> None:
     """REPA aligns what a block gave, not what a decoder or fusion behind it made of it."""
 
     class Doubled(Return):
@@ -138,7 +136,7 @@ def test_an_end_with_weights_is_observed_before_it_acts() -> None:
     assert torch.equal(gather_tokens(out, around.keep_BK), 2 * streams[3])
 
 
-def test_gradients_reach_the_entry_through_routed_tokens_by_the_identity() -> None:
+def test_routed_tokens_pass_gradients_unchanged() -> None:
     x, c = inputs()
     x.requires_grad_()
     around = leg("random", 0, 5)

@@ -63,7 +63,7 @@ def test_kept_places_ascend(selection: str) -> None:
         assert (places[holds].diff() > 0).all()
 
 
-def test_a_leg_is_whole_where_each_token_is_kept_and_none_fills_up() -> None:
+def test_leg_is_whole_with_all_tokens() -> None:
     keep_BK = torch.arange(4).expand(2, 4)
     real_BK = torch.tensor([[True] * 4, [True, True, True, False]])
     assert BatchRoute(0, 1, keep_BK).whole(4) and not BatchRoute(0, 1, keep_BK).whole(5)
@@ -71,7 +71,7 @@ def test_a_leg_is_whole_where_each_token_is_kept_and_none_fills_up() -> None:
     assert not BatchRoute(0, 1, keep_BK, real_BK).whole(4)
 
 
-def test_rows_leave_by_the_rank_of_their_first_token() -> None:
+def test_rows_leave_by_first_token() -> None:
     ranks = torch.full((1, 64), 0.5)
     ranks[0, ::8] = torch.tensor([0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.6, 0.4])
     ranks[0, 7::8] = torch.tensor([0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6])
@@ -89,9 +89,7 @@ def test_rows_leave_by_the_rank_of_their_first_token() -> None:
         (0.3, {2: 64 * 12, 3: 64 * 52}),  # 76 of 256 tokens: 64 and 12 more
     ],
 )
-def test_structured_windows_keep_equally_many_tokens_or_one_less(
-    rate: float, windows: dict[int, int]
-) -> None:
+def test_structured_windows_keep_equal_counts(rate: float, windows: dict[int, int]) -> None:
     """Of 4,096 windows of 2 x 2 tokens in SPRINT's grid of 16 x 16: how many keep so many."""
     kept = ~routed(select(route("structured", rate), rank(64, tokens=256)), tokens=256)
     numbers = kept.view(64, 8, 2, 8, 2).sum(dim=(2, 4)).flatten().tolist()
@@ -172,7 +170,7 @@ def test_a_plan_is_named_by_its_key(selection: str) -> None:
         assert not torch.equal(first[0], other)
 
 
-def test_a_dense_batch_loses_the_same_paths_through_the_same_blocks() -> None:
+def test_dense_batch_drops_the_same_paths() -> None:
     routes = [decode(RouteSpec, "2->5")]
     (routed,) = draw_routing(routes, (64, 16), "key", path_drop=0.5) or ()
     (dense,) = dense_routing(routes, (64, 16), "key", path_drop=0.5) or ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 from tests.sweep.plans import tiny
 from tests.train.runs import imagenet
 from tread_lab.config import HeldoutSpec, RunSpec, UserError
-from tread_lab.cost.sampling import pass_flops
-from tread_lab.cost.training import cost
+from tread_lab.cost.training import cost, pass_flops
 from tread_lab.hardware import DeviceFacts, Devices
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import STEP_SECONDS
@@ -25,7 +23,6 @@ from tread_lab.sweep.forecast import (
     TrainSeconds,
     fitted,
     forecast,
-    makespan,
 )
 from tread_lab.sweep.task import Task
 
@@ -42,12 +39,6 @@ def timed_run(lab: Lab, spec: RunSpec, seconds: float, model: str) -> RunFolder:
     folder.open_attempt(origin={"device": model, "model": model, "threads": 1})
     folder.finish(RunState.COMPLETED, step=spec.train.steps, metrics={STEP_SECONDS: seconds})
     return folder
-
-
-def test_runs_start_in_the_slot_free_first() -> None:
-    assert makespan([5.0, 1.0, 1.0, 4.0], 2) == 6.0
-    assert makespan([2.0, 3.0], 0) == 5.0
-    assert makespan([], 2) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -74,14 +65,6 @@ def test_earlier_runs_price_a_flop(lab: Lab) -> None:
     flops = cost(routed.spec).train_flops + pass_flops(routed.spec, MEASURED)
     assert found.seconds == pytest.approx(per_flop * flops)
     assert found.source == "from 1 earlier run"
-
-
-def test_newest_eight_runs_count(lab: Lab) -> None:
-    for number in range(10):
-        folder = timed_run(lab, replace(DENSE, seed=number), (1.0 + number) / 20, "x86_64")
-        os.utime(folder.path / "result.json", (number, number))
-    found = forecast(lab, [Task(replace(DENSE, seed=11))], CPU)
-    assert found.seconds == pytest.approx(6.5)  # 3 to 10
 
 
 @pytest.mark.parametrize(

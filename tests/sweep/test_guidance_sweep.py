@@ -28,7 +28,7 @@ def carried_out(lab: Lab, plan: Plan) -> list[Report]:
     return carry_out(lab, *plan.open_tasks(lab))
 
 
-def test_a_guidance_sweep_over_finished_runs_trains_nothing(tmp_path: Path) -> None:
+def test_guidance_sweep_trains_nothing(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     trained = carried_out(lab, planned("train"))
     assert {report.phase for report in trained} == {"train", "evaluate", "completed"}

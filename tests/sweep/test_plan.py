@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.pretender import ended_run
-from tests.sweep.plans import DEEP, plan_of, tiny
-from tests.sweep.search.test_suggest import planned as searched
-from tread_lab.config import decode, encode
+from tests.sweep.plans import plan_of, tiny
+from tread_lab.config import UserError, decode
+from tread_lab.config.cell import Trial
+from tread_lab.config.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
 from tread_lab.config.load import load_sweep, shipped_folder
-from tread_lab.config.sweep import Experiment, StopEarlySpec, SweepSpec
+from tread_lab.config.sweep import SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.cost.training import cost
-from tread_lab.hardware import Devices
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_state import RunState
-from tread_lab.records.sweep_folder import Judgement, Suggestion
+from tread_lab.records.sweep_folder import Judgement
 from tread_lab.sweep.expand import steps_off
 from tread_lab.sweep.plan import (
     Plan,
     make_plan,
-    pending_tasks,
-    plan_sweep,
+    objectives_of,
     plan_with_costs,
-    started_tasks,
 )
 
 THEN = {"routes": [], "train": {"steps": 4, "warmup": 0}}
-PLANS = Path(__file__).parent / "plans"
 SEARCH = {"trials": 2, "objectives": ["heldout/loss"]}
 
 
@@ -63,7 +58,7 @@ MATCHED = {
 
 
 @pytest.mark.parametrize("trials", MATCHED.values(), ids=MATCHED)
-def test_matched_trials_execute_the_flops_of_their_baseline_to_a_step(
+def test_matched_trials_spend_baseline_flops(
     trials: list[dict[str, Any]],
 ) -> None:
     more = {"baseline": {"routes": [], "repa": None}, "match": "train_flops", "evaluate": []}
@@ -77,46 +72,15 @@ def test_matched_trials_execute_the_flops_of_their_baseline_to_a_step(
             assert abs(steps_off(plan.price, trial.spec, dense)) <= 1
 
 
-@pytest.mark.parametrize(
-    ("sweep", "line"),
-    [
-        ({"seeds": [0, 1]}, "the seed of tiny is 7, and this sweep trains seeds=[0, 1]"),
-        ({"seeds": [0, 7]}, ""),
-        ({"axes": {"train.ema": [{"halflife": 0.3}, 0.9]}},
-         "train.ema: the EMA still holds 12% of the initial weights at the end"),
-        ({"axes": {"routes_until": [0], "train.steps": [0, 20]}}, ""),
-    ],
-)  # fmt: skip
-def test_settings_without_effect_are_said_before_the_plan(
-    lab: Lab, sweep: dict[str, Any], line: str
-) -> None:
-    base = Experiment(name="tiny", run={**encode(tiny(routes=["0->1"], steps=20)), "seed": 7})
-    tree, lines = {"experiment": "tiny", "seeds": [7], "trials": [{}], **sweep}, list[str]()
-    devices = Devices.here("cpu")
-    plan_sweep(lab, "p", decode(SweepSpec, tree), base, devices, lambda run: run, say=lines.append)
-    assert lines == [line] * bool(line)
-
-
-def test_a_parent_that_is_no_trial_is_counted_apart() -> None:
+def test_parents_are_counted_apart() -> None:
     plan = planned(axes={}, baseline=None, variants={"f": {"a": {"then": THEN}}})
     assert (len(plan.trials), len(plan.tasks)) == (2, 4)
     assert plan_with_costs(plan)["counts"]["parents"] == plan.parents == 2
     assert [task.evaluations == () for task in plan.tasks] == [True, False, True, False]
 
 
-def test_a_run_waits_for_its_baseline_only_where_it_is_judged_by_it() -> None:
-    assert planned().baselines_first == {}
-    plan = replace(planned(), stop_early=StopEarlySpec())
-    assert plan.baselines_first == {t.run: t.baseline for t in plan.trials if t.role == "trial"}
-    plan = replace(planned(search=SEARCH), stop_early=StopEarlySpec())
-    first, second = (trial.run for trial in plan.trials)
-    own = plan.trials_of({"route": "0->1"}), plan.trials_of({"route": "0->2"})
-    runs = [trial.run for trials in own for trial in trials if trial.role == "trial"]
-    assert plan.baselines_first == dict(zip(runs, (first, second, first, second), strict=True))
-
-
 @pytest.mark.parametrize(("early", "left"), [(None, 5), (StopEarlySpec(), 4)])
-def test_a_run_stopped_early_is_open_where_the_plan_stops_none(
+def test_stopped_run_opens_without_early_stopping(
     lab: Lab, early: StopEarlySpec | None, left: int
 ) -> None:
     plan = replace(planned(evaluate=[]), stop_early=early)
@@ -126,80 +90,6 @@ def test_a_run_stopped_early_is_open_where_the_plan_stops_none(
     assert plan.open_of(lab, plan.tasks[:1]) == []
 
 
-def test_a_run_that_was_stopped_and_completed_since_is_open_until_it_is_measured(lab: Lab) -> None:
-    plan = replace(planned(), stop_early=StopEarlySpec())
-    task, folder = plan.tasks[2], lab.run(plan.tasks[2].run)
-    folder.create(task.spec)
-    lab.sweep("p").add_judgement(Judgement(task.run, 5, 0.5))
-    assert plan.open_of(lab, [task]) == []
-    folder.finish(RunState.COMPLETED, step=20)
-    assert plan.open_of(lab, [task]) == [task]
-
-
-@pytest.mark.parametrize(
-    ("axes", "baseline", "first", "of_each_cell"),
-    [
-        ({"route": ["0->1"]}, {"routes": []}, 2, [4]),
-        ({"route": ["0->1", "0->2"]}, None, 0, [2, 2]),
-        ({"route": ["0->1"], "rate": [0, 0.5]}, {"routes": []}, 2, [4, 4]),  # it runs at rate 0
-        ({"route": ["0->1", "0->2"], "train.lr": [0.1, 0.2]}, {"routes": []}, 0, [4] * 4),
-    ],
-)
-def test_baselines_that_all_cells_share_alone_are_planned_before_a_search(
-    axes: Any, baseline: Any, first: int, of_each_cell: list[int]
-) -> None:
-    plan = planned(axes=axes, baseline=baseline, search=SEARCH)
-    assert repr(plan).count("Trial(") == first
-    assert [trial.role for trial in plan.trials] == ["baseline"] * first
-    assert [len(own) for own in plan.cells.values()] == of_each_cell
-    roles = [[trial.role for trial in own].count("trial") for own in plan.cells.values()]
-    assert roles == [2] * len(of_each_cell)
-    seeds = [trial.seed for own in plan.cells.values() for trial in own]
-    assert seeds == [0, 1] * (sum(of_each_cell) // 2)
-
-
-def test_the_price_of_each_run_stands_in_the_json() -> None:
-    dense, routed, _ = (plan := planned(seeds=[0])).trials
-    runs = plan_with_costs(plan)["runs"]
-    assert runs[dense.run]["speedup"] == 1.0 < runs[routed.run]["speedup"]
-    assert runs[routed.run]["train_flops"] == cost(routed.spec).train_flops
-    names = {"parameters", "train_flops", "speedup", "checkpoint_bytes"}
-    assert runs[routed.run].keys() == names
-
-
-@pytest.mark.parametrize(("trials", "coming"), [(1, 3), (3, 3), (5, 5), (36, 36), (50, 36)])
-def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
-    lab: Lab, trials: int, coming: int
-) -> None:
-    plan = searched(trials=trials)
-    three = {task.run for task in pending_tasks(searched(trials=3), lab)}
-    cells = [c for c in plan.space if {t.run for t in plan.trials_of(c)} <= three]
-    assert [plan.space.index(cell) // 12 for cell in cells] == [0, 1, 2]  # equal parts of 36
-    for number, cell in enumerate(cells):  # those that a search of 3 would stand for
-        lab.sweep(plan.name).add_suggestion(Suggestion(number, cell, ()))
-    runs = [task.run for task in pending_tasks(plan, lab) if task.spec.routes]
-    assert len(runs) == len(set(runs)) == 2 * coming  # two seeds
-    lab.run(runs[0]).finish(RunState.FAILED)
-    assert [task.run for task in pending_tasks(plan, lab) if task.spec.routes] == runs[1:]
-
-
-def test_cells_that_stand_for_later_suggestions_vary_on_every_axis(lab: Lab) -> None:
-    axes = {"route": {"start": 0, "end": [1, 2, 3]}, "train.steps": [10, 20, 30]}
-    plan = plan_of(tiny(model=DEEP), "s", axes=axes, search={"trials": 3})
-    steps = {task.spec.train.steps for task in pending_tasks(plan, lab)}
-    assert len(steps) > 1  # every third cell has the same
-
-
-def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab) -> None:
-    plan = searched(trials=3)
-    assert started_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
-    assert pending_tasks(replace(plan, search_spec=None), lab) == list(plan.tasks)
-    folder = lab.sweep(plan.name)
-    folder.add_suggestion(Suggestion(0, plan.space[4], ()))
-    begun = [task.run for task in started_tasks(plan, lab)]
-    assert begun == [trial.run for trial in plan.trials_of(plan.space[4])]
-
-
 @pytest.mark.parametrize("sweep", sorted(path.stem for path in shipped_folder("sweeps").iterdir()))
 def test_shipped_sweep_plans_cells_with_costs(sweep: str) -> None:
     name, spec, base = load_sweep(sweep)
@@ -207,3 +97,78 @@ def test_shipped_sweep_plans_cells_with_costs(sweep: str) -> None:
     tree = plan_with_costs(plan)
     assert plan.trials and set(tree["runs"]) == set(plan.runs())
     assert all(run["train_flops"] > 0 for run in tree["runs"].values())
+
+
+AT_END = HeldoutSpec(images=8, levels=2)
+
+
+def objectives(
+    *names: str, evaluations: tuple[EvaluationSpec, ...] = (AT_END,), **sweep: Any
+) -> tuple[str, ...]:
+    search, file = SearchSpec(objectives=names), SweepSpec(experiment="tiny", **sweep)
+    trials = [] if file.baseline is None else [Trial("baseline", {}, 0, tiny(), "dense", None)]
+    trials.append(Trial("trial", {"end": 2}, 0, tiny(routes=["1->2"]), "routed", None))
+    return objectives_of(search, file, evaluations, trials)
+
+
+COSTS = (
+    "cost/family_flops", "cost/peak_memory_bytes", "cost/train_flops", "cost/train_seconds",
+    "throughput/images_per_s", "throughput/step_seconds",
+)  # fmt: skip
+EARLY, LARGER = replace(AT_END, step=10), replace(AT_END, images=16)
+FD = decode(SamplesSpec, {"metrics": ["fd", "kid"], "count": 1000})
+BY_FILE = decode(
+    SamplesSpec, {"metrics": ["fid"], "count": 500, "reference": {"name": "r", "path": "a"}}
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "evaluations", "baseline", "found"),
+    [
+        ((), (AT_END,), {"routes": []}, ("gap/heldout",)),
+        ((), (AT_END,), None, ("heldout/loss",)),
+        (("cost/train_flops", "gap/heldout"), (AT_END,), {"routes": []}, None),
+        (("heldout/loss",), (AT_END, EARLY), {"routes": []}, None),
+        (("cost/train_flops",), (AT_END, LARGER), {"routes": []}, None),
+        (COSTS, (), {"routes": []}, None),
+        (("fd@1k", "fid@500"), (FD, BY_FILE), {"routes": []}, ("fd[fashion16-v1]@1k", "fid@500")),
+    ],
+)
+def test_objective_is_a_cost_or_end_metric(
+    names: tuple[str, ...], evaluations: Any, baseline: Any, found: tuple[str, ...] | None
+) -> None:
+    """Without any, a search minimises the gap or, without a baseline, the loss."""
+    assert objectives(*names, evaluations=evaluations, baseline=baseline) == (found or names)
+
+
+@pytest.mark.parametrize(
+    ("axes", "objective"),
+    [
+        ({"rate": [0.25, 0.5]}, "gap/heldout"),
+        ({"train.lr": [1e-3, 1.0]}, "heldout/loss"),
+        ({"process.p_mean": [-1.2, -0.8]}, "gap/heldout"),
+    ],
+)
+def test_search_minimises_loss_where_baselines_move(axes: Any, objective: str) -> None:
+    plan = plan_of(tiny(routes=["1->2"]), "s", axes=axes, search={"trials": 2})
+    assert plan.search is not None and plan.search["objectives"] == [objective]
+
+
+@pytest.mark.parametrize(
+    ("name", "evaluations", "baseline", "said"),
+    [
+        ("heldout/los", (AT_END,), {}, "got 'heldout/los', did you mean 'heldout/loss'"),
+        ("heldout/loss", (EARLY,), {}, "got 'heldout/loss'"),
+        ("fd@2k", (FD,), {}, "got 'fd@2k' (known: cost/family_flops, "),
+        ("gap/heldout", (AT_END,), None, "a gap also requires a baseline"),
+        ("gap/train", (AT_END,), {}, "that the sweep measures at the end"),
+        ("heldout/loss", (AT_END, LARGER), {}, "must be of one evaluation, got 2"),
+    ],
+)
+def test_impossible_objective_is_one_line(
+    name: str, evaluations: Any, baseline: Any, said: str
+) -> None:
+    baseline = None if baseline is None else {"routes": []}
+    with pytest.raises(UserError, match=r"^search\.objectives: [^\n]*$") as refusal:
+        objectives(name, evaluations=evaluations, baseline=baseline)
+    assert said in str(refusal.value)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import pytest
+
+from tests.made_data import normal, write_arrays
 from tests.pretender import ended_run
+from tread_lab.config import RunSpec, UserError, decode, encode
+from tread_lab.config.signature import signature
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Judgement
-from tread_lab.sweep.planned_sweep import load_sweep
+from tread_lab.sweep.plan import check_edit, store_plan
+from tread_lab.sweep.planned_sweep import DataDigests, load_sweep
 
 
-def test_each_row_says_what_a_trial_is_and_costs_and_nothing_is_stored(tmp_path: Path) -> None:
+def test_rows_have_roles_and_costs(tmp_path: Path) -> None:
     overrides = ("train.steps=100", "match=null", "axes.rate=[0.25,0.75]")
     planned = load_sweep("route_placement.yaml", "controls=[]", *overrides, path=tmp_path)
     rows = planned.trials
@@ -25,11 +32,10 @@ def test_each_row_says_what_a_trial_is_and_costs_and_nothing_is_stored(tmp_path:
     assert (dense["role"], dense["label"], dense["speedup"]) == ("baseline", "dense seed 0", 1.0)
     assert routed["role"] == "trial" and routed["baseline"] == dense["run"]
     assert routed["train_flops"] < dense["train_flops"] and routed["speedup"] > 1
-    assert planned.train_flops == rows["train_flops"].sum()
     assert not any(tmp_path.iterdir())
 
 
-def test_runs_of_the_lab_are_done_already(tmp_path: Path) -> None:
+def test_runs_of_the_lab_are_done(tmp_path: Path) -> None:
     sweep = load_sweep("route_placement.yaml", "controls=[]", "evaluate=[]", path=tmp_path)
     for trial in sweep.plan.trials[:10]:
         ended_run(Lab(tmp_path), trial.spec, "diverged", step=1)
@@ -43,24 +49,52 @@ def test_runs_of_the_lab_are_done_already(tmp_path: Path) -> None:
     assert later.trials["state"].iloc[-1] == "stopped", "early, as everywhere"
 
 
-def test_under_a_search_the_rows_are_the_baselines_that_all_cells_share(tmp_path: Path) -> None:
-    search = "search={sampler: random, trials: %d, objectives: [cost/train_flops]}"
-    one, eight = (
-        load_sweep("route_placement.yaml", "controls=[]", search % n, path=tmp_path) for n in (1, 8)
-    )
-    assert one.trials["role"].tolist() == eight.trials["role"].tolist() == ["baseline"]
+MODEL = {"depth": 2, "width": 16, "heads": 2}
 
 
-def test_cells_left_out_are_counted_by_reason(in_folder: Path) -> None:
-    tree = {"experiment": "tiny", "axes": {"route": ["0->1", "0->2", "0->2"]}, "where": "end < 2"}
-    Path("s.yaml").write_text(json.dumps(tree))
-    left_out = [[1, "where: end < 2"], [1, "written again"]]
-    assert load_sweep("s.yaml").left_out[["cells", "reason"]].values.tolist() == left_out
+def write_set(folder: Path, seed: int = 0, heldout_seed: int = 1) -> Path:
+    return write_arrays(folder, normal(seed=seed), heldout=normal(20, heldout_seed), classes=3)
 
 
-def test_planned_sweep_shows_its_size(tmp_path: Path) -> None:
-    at_equal_steps = ("controls=[]", "experiment=tiny", "match=null", "evaluate=[]")
-    planned = load_sweep("route_placement.yaml", *at_equal_steps, path=tmp_path)
-    assert {trial.spec.precision for trial in planned.plan.trials} == {"fp32"}
-    text = "route_placement: 17 runs of tiny, 12.1 TFLOP, at most 261 MB on the disk"
-    assert repr(planned) == text
+def run_on(path: Path, **more: object) -> RunSpec:
+    data = {"source": "latents", "path": str(path), "channels": 4, "size": 8, "classes": 3}
+    return decode(RunSpec, {"model": MODEL, "precision": "fp32", "data": data, **more})
+
+
+def test_data_content_names_the_run(lab: Lab, tmp_path: Path) -> None:
+    spec = DataDigests(lab).named(run_on(write_set(tmp_path / "one")))
+    assert spec.data.digest is not None
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    others = [write_set(tmp_path / "other", seed=2), write_set(tmp_path / "third", heldout_seed=2)]
+    names = [
+        signature(DataDigests(lab).named(run_on(path))) for path in (tmp_path / "copy", *others)
+    ]
+    assert names[0] == signature(spec)
+    assert len({*names}) == 3
+    embedded = decode(RunSpec, {"model": MODEL})
+    assert DataDigests(lab).named(embedded) == embedded
+
+
+def sweep_on(path: Path, name: str = "s.yaml", **more: object) -> Path:
+    file = path.parent / name
+    run = encode(run_on(path))
+    fixed = {"model": MODEL, "data": run["data"]}
+    tree = {"experiment": "tiny", "fixed": fixed, "axes": {"route": ["1->1"]}}
+    tree["evaluate"] = [{"heldout_loss": {"images": 20}}]  # all that are held out
+    file.write_text(json.dumps({**tree, **more}))
+    return file
+
+
+def test_other_data_share_no_run(lab: Lab, tmp_path: Path) -> None:
+    first = load_sweep(str(sweep_on(write_set(tmp_path / "one"))), path=lab.root)
+    store_plan(lab.sweep("s"), first.plan)
+    other = load_sweep(str(sweep_on(write_set(tmp_path / "other", seed=2))), path=lab.root)
+    assert not {t.run for t in first.plan.tasks} & {t.run for t in other.plan.tasks}
+    with pytest.raises(UserError, match=r"^--name: "):
+        check_edit(lab.sweep("s"), other.plan)
+    write_set(tmp_path / "other", seed=0)
+    again = load_sweep(str(sweep_on(tmp_path / "other")), path=lab.root)
+    assert [t.run for t in again.plan.tasks] == [t.run for t in first.plan.tasks]
+    shutil.rmtree(tmp_path / "other")
+    absent = load_sweep(str(sweep_on(tmp_path / "other")), path=lab.root)
+    assert {t.spec.data.digest for t in absent.plan.tasks} == {None}

@@ -13,7 +13,7 @@ import pytest
 import tread_lab
 from tests.made_data import normal, write_arrays
 from tests.sweep.plans import carry_out, tiny
-from tests.sweep.test_data_digests import write_set
+from tests.sweep.test_planned_sweep import write_set
 from tread_lab.config import RunSpec, UserError, decode, encode
 from tread_lab.config.evaluation import (
     EvaluationDefaults,
@@ -64,7 +64,7 @@ SAYS_HOW_MANY = (
         *("weights of a metric", "a reference", "held-out samples", "held-out samples of a set"),
     ],
 )
-def test_what_one_run_of_a_sweep_lacks_is_refused_whichever_it_is(
+def test_preflight_refuses_what_a_run_lacks(
     good: Any, bad: Any, said: str, in_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch_fidelity")
@@ -79,7 +79,7 @@ def test_what_one_run_of_a_sweep_lacks_is_refused_whichever_it_is(
         assert str(refusal.value).startswith(said)
 
 
-def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
+def test_code_digest_ignores_comments_and_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert code_digest() == code_digest() and len(code_digest()) == 16
@@ -100,7 +100,7 @@ def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
     17,
     survived="no attempt is made at its runs, and other data are another run",
 )
-def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_path: Path) -> None:
+def test_changed_data_are_noticed(lab: Lab, tmp_path: Path) -> None:
     def latents(name: str, factor: float) -> RunSpec:
         values = normal() * np.float32(factor)
         folder = write_arrays(tmp_path / name, values, heldout=values[:20], classes=10)
@@ -129,7 +129,7 @@ def test_guidance_that_guides_nothing_is_refused() -> None:
     for guidance in {"weak": {"step": 2}}, {"interval": [90, 99]}:
         sampler = {"guidance": {"weight": 2, **guidance}}
         evaluations = decode_evaluations([{"samples": {"count": 4, "sampler": sampler}}])
-        with pytest.raises(UserError, match=r"nothing is guided|interval: must hold a level"):
+        with pytest.raises(UserError, match=r"branches that differ|interval: must hold a level"):
             preflight([Task(tiny(steps=2), evaluations)], Devices.here("cpu"))
 
 

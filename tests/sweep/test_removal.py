@@ -28,7 +28,7 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
 
 
-def test_a_sweep_leaves_the_runs_that_another_one_needs(lab: Lab) -> None:
+def test_removal_keeps_runs_others_need(lab: Lab) -> None:
     own = signature(tiny_spec((1, 4), steps=400))
     removal = removal_of(lab, "a")
     assert ([run.name for run in removal.runs], set(removal.kept)) == ([own], SHARED)
@@ -43,7 +43,7 @@ def test_a_sweep_leaves_the_runs_that_another_one_needs(lab: Lab) -> None:
     assert (lab.sweeps(), lab.runs()) == ([], [])
 
 
-def test_a_run_that_a_sweep_needs_stays(lab: Lab) -> None:
+def test_needed_run_stays(lab: Lab) -> None:
     run = signature(tiny_spec((2, 8), steps=400))
     with pytest.raises(UserError) as error:
         removal_of(lab, run[:6])
@@ -51,7 +51,7 @@ def test_a_run_that_a_sweep_needs_stays(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("by", ["run", "file"])
-def test_a_run_that_another_one_began_from_stays(lab: Lab, by: str) -> None:
+def test_parent_of_a_run_stays(lab: Lab, by: str) -> None:
     parent = tiny_spec((1, 4), steps=400)
     file = str(
         lab.run_of(parent).checkpoints.resolve() / "step-00000002-0123456789abcdef.safetensors"
@@ -67,7 +67,7 @@ def test_a_run_that_another_one_began_from_stays(lab: Lab, by: str) -> None:
     assert removal_of(lab, "a").kept[signature(parent)] == ["sweep c"]
 
 
-def test_parents_are_removed_with_their_sweep(tmp_path: Path) -> None:
+def test_removal_takes_parents(tmp_path: Path) -> None:
     lab, plan = Lab(tmp_path), family_plan(tiny())
     store_plan(lab.sweep("family"), plan)
     for task in plan.tasks:
@@ -79,7 +79,7 @@ def test_parents_are_removed_with_their_sweep(tmp_path: Path) -> None:
     assert lab.runs() == []
 
 
-def test_what_is_at_work_or_may_be_needed_is_not_removed(lab: Lab) -> None:
+def test_busy_runs_are_not_removed(lab: Lab) -> None:
     run = lab.run(signature(tiny_spec((1, 4), steps=400)))
     for busy in (lab.sweep("a"), run):
         with busy.lock(), pytest.raises(UserError, match=r"in use by another process \(pid "):
@@ -89,7 +89,7 @@ def test_what_is_at_work_or_may_be_needed_is_not_removed(lab: Lab) -> None:
         removal_of(lab, "a")
 
 
-def test_runs_of_left_cells_are_removed_with_their_sweep(tmp_path: Path) -> None:
+def test_removal_takes_left_cells(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     for routes in (["0->1", "1->2"], ["0->1"]):
         plan = plan_of(tiny(), "s", axes={"route": routes}, evaluate=[])

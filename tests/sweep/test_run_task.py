@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from tests.pretender import ended_run
 from tests.sweep.plans import carry_out, tiny
 from tests.sweep.test_task import child_of
 from tests.train.runs import batches
-from tread_lab.config import RunSpec, UserError
+from tread_lab.config import UserError
 from tread_lab.config.errors import Unavailable
 from tread_lab.config.evaluation import HeldoutSpec
 from tread_lab.cost.training import cost
@@ -26,10 +25,8 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder, list_checkpoints
 from tread_lab.records.run_state import RunState
 from tread_lab.sweep import run_task
-from tread_lab.sweep.resources import RunResources
 from tread_lab.sweep.run_task import WorkerInfo
 from tread_lab.sweep.task import Task, is_complete
-from tread_lab.train import trainer
 from tread_lab.train.loop import Diverged, Progress
 from tread_lab.train.provenance import fingerprint, of_nodes
 
@@ -111,69 +108,6 @@ def test_other_ends_count_against_no_run(
         carry_out(lab, task)
     assert lab.run(task.run).result() is None and endings(lab.run(task.run)) == [ended]
     assert carry_out(lab, task)[-1].phase == "completed"
-
-
-def test_memory_advice_names_what_helps(
-    lab: Lab, failing: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither a pass of one image nor an evaluation gets smaller by `micro_batch`."""
-    failing(torch.OutOfMemoryError("CUDA out of memory"))
-    with pytest.raises(UserError, match=r"^memory: must suffice for run .* Try a device"):
-        carry_out(lab, Task(tiny(steps=6, execution={"micro_batch": 1})))
-
-    def evaluate(*_: Any, **more: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    failing()
-    monkeypatch.setattr(run_task, "measuring", batches(evaluate))
-    with pytest.raises(UserError, match=r"^memory: must suffice for run"):
-        carry_out(lab, Task(tiny(steps=6, seed=1), (HeldoutSpec(images=8),)))
-
-
-def test_run_is_judged_before_its_report(lab: Lab) -> None:
-    """Else an interruption at the report of a rung would skip the rung."""
-    judged = list[int]()
-
-    def stops(report: run_task.Report) -> bool:
-        judged.append(report.step)
-        return False
-
-    reports = run_task.run_task(lab, Task(tiny(steps=6)), CPU, WorkerInfo(stops_early=stops))
-    step = next(reports).step
-    reports.close()
-    assert judged == [step]
-
-
-def test_ray_worker_frees_the_lock_of_an_ended_run(lab: Lab, tmp_path: Path) -> None:
-    ray_runner = pytest.importorskip("tread_lab.sweep.ray_runner")
-    task, goes_on = Task(tiny(steps=6)), tmp_path / "goes_on"
-    goes_on.touch()
-    job = ray_runner.Job(lab, task, RunResources(), WorkerInfo(), goes_on)
-    worker = ray_runner.Worker({"job": job})
-    while not worker.step()["done"]:
-        pass
-    assert lab.run(task.run).state() == "completed" and not lab.run(task.run).locked
-
-
-def test_failed_network_is_freed_before_the_next_try(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    networks, alive = list[weakref.ref[torch.nn.Module]](), list[int]()
-    fresh, train_step = trainer.fresh_network, trainer.Trainer.train_step
-
-    def noted(spec: RunSpec) -> torch.nn.Module:
-        alive.append(sum(network() is not None for network in networks))
-        networks.append(weakref.ref(network := fresh(spec)))
-        return network
-
-    def once(self: trainer.Trainer, batch: Any, *, lr: float) -> None:
-        if len(networks) == 1:
-            raise RuntimeError("once")
-        train_step(self, batch, lr=lr)
-
-    monkeypatch.setattr(trainer, "fresh_network", noted)
-    monkeypatch.setattr(trainer.Trainer, "train_step", once)
-    assert carry_out(lab, Task(tiny(steps=6)))[-1].phase == "completed" and alive == [0, 0]
 
 
 @pytest.mark.parametrize(("driver", "state"), [("me", "failed"), ("another", "completed")])

@@ -21,7 +21,7 @@ def planned(**more: Any) -> Plan:
     return plan_of(tiny(), "p", **{"axes": {"route": ["0->1", "0->2"]}, "evaluate": [], **more})
 
 
-def test_a_plan_is_loaded_as_it_was_stored(lab: Lab) -> None:
+def test_plan_loads_as_stored(lab: Lab) -> None:
     axes = {"route": ["0->1", "0->2", "0->1"]}
     sweep = {"question": "Why?", "where": "end < 2", "evaluate": ["fd@1k"], "seeds": [3, 4]}
     plan = planned(axes=axes, **sweep)
@@ -36,16 +36,8 @@ def test_a_plan_is_loaded_as_it_was_stored(lab: Lab) -> None:
     assert loaded.duplicates == (ExcludedCells("written again", 1, ({"route": "0->1"},)),)
 
 
-def test_a_plan_of_several_baselines_is_one_text_however_it_is_made(lab: Lab) -> None:
-    plan = planned(axes={"route": ["0->1", "0->2"], "train.lr": [1e-3, 2e-3]})
-    store_plan(lab.sweep("p"), plan)
-    stored = lab.sweep("p").plan()
-    of_file = json.loads(lab.sweep("p").plan_path.read_text())["trials"]
-    assert len(stored.baselines) == 2 and stored.tree()["trials"] == of_file
-
-
 @pytest.mark.parametrize("search", [None, {"trials": 2, "objectives": ["cost/train_flops"]}])
-def test_the_same_plan_is_not_written_again(lab: Lab, search: Any) -> None:
+def test_same_plan_is_not_rewritten(lab: Lab, search: Any) -> None:
     folder = lab.sweep("p")
     store_plan(folder, planned(search=search))
     text = folder.plan_path.read_text()
@@ -114,16 +106,3 @@ def test_other_sweep_needs_another_name(
     with pytest.raises(UserError, match=said):
         store_plan(folder, planned(**{**sweep, **changes}))
     assert folder.plan_path.read_bytes() == text and len(folder.history()) == 1
-
-
-def test_the_space_of_a_search_is_stored_and_checked() -> None:
-    def searched(*routes: str) -> Plan:
-        search, evaluate = {"trials": 1, "objectives": ["heldout/loss"]}, ["heldout_loss"]
-        return planned(axes={"route": [*routes]}, search=search, evaluate=evaluate)
-
-    stored = searched("0->1", "0->2")
-    assert stored.space == ({"route": "0->1"}, {"route": "0->2"}) and stored.search is not None
-    assert stored.search["objectives"] == ["heldout/loss"] and "trials" not in stored.search
-    space = stored.search["space"]
-    assert (space["cells"], space["checksum"]) == (2, "059f24d88d679056")
-    assert planned().space == () and planned().search is None

@@ -17,7 +17,7 @@ from tread_lab.data.source import open_data
 from tread_lab.train.batches import Batches, Transfer
 
 
-def test_a_grandchild_draws_other_batches_than_its_parent() -> None:
+def test_grandchild_draws_other_batches() -> None:
     first = small_run()
     child = replace(first, init_from=InitSpec(run=first))
     grandchild = replace(first, init_from=InitSpec(run=child))
@@ -28,7 +28,7 @@ def test_a_grandchild_draws_other_batches_than_its_parent() -> None:
     assert not any(torch.equal(a, b) for a, b in combinations(noises, 2))
 
 
-def test_every_draw_of_a_step_has_its_name() -> None:
+def test_draws_are_named_by_step() -> None:
     spec = small_run(seed=5, train={"steps": 6, "batch": 8, "label_drop": 0.5})
     samples = open_data(spec.data, "train")
     for step in (0, 3):
@@ -54,7 +54,7 @@ class Few:
         return ids.float()[:, None, None, None].expand(-1, 1, 16, 16), ids
 
 
-def test_a_batch_that_spans_epochs_takes_each_sample_once_an_epoch() -> None:
+def test_epoch_takes_each_sample_once() -> None:
     spec = small_run(seed=5, train={"steps": 6, "batch": 8, "label_drop": 0.0})
     batches = Batches(spec, Few())  # type: ignore[arg-type]
     numbers = [int(y) for step in range(5) for y in batches.at(step).y_B]
@@ -64,7 +64,7 @@ def test_a_batch_that_spans_epochs_takes_each_sample_once_an_epoch() -> None:
 
 
 @pytest.mark.parametrize(("workers", "stop"), [(0, 7), (1, 2), (2, 7), (3, 3)])
-def test_batches_come_in_order_whoever_reads_them(workers: int, stop: int) -> None:
+def test_batches_come_in_order(workers: int, stop: int) -> None:
     execution = {"workers": workers}
     spec = small_run(seed=5, train={"steps": 9, "batch": 4, "label_drop": 0.0}, execution=execution)
     batches = Batches(spec, Few())  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ class Redrawn(Few):
         return self.take(ids)
 
 
-def test_samples_are_drawn_anew_by_seed_and_step() -> None:
+def test_samples_are_redrawn_by_step() -> None:
     samples, spec = Redrawn(), small_run(seed=5)
     batches = Batches(spec, samples)  # type: ignore[arg-type]
     child = Batches(replace(spec, init_from=InitSpec(run=spec)), samples)  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def test_samples_are_drawn_anew_by_seed_and_step() -> None:
     ]  # fmt: skip
 
 
-def test_paths_are_dropped_by_one_share_under_routes_and_another_without() -> None:
+def test_path_drop_depends_on_routes() -> None:
     """Routes are on in steps 0 to 2."""
     bypass = {"kind": "sprint", "path_drop": 0.25, "dense_path_drop": 0.75}
     spec = small_run(seed=5, routes=["1->2"], routes_until=3, bypass=bypass,
@@ -109,7 +109,7 @@ def test_paths_are_dropped_by_one_share_under_routes_and_another_without() -> No
         assert routing[0].keep_BK.shape == (64, kept)
 
 
-def test_targets_and_conditions_are_those_of_the_samples_of_the_step() -> None:
+def test_targets_follow_the_samples() -> None:
     spec = small_run(seed=5, train={"steps": 6, "batch": 4, "label_drop": 0.5})
     batches = Batches(spec, Few())  # type: ignore[arg-type]
     asked: list[Any] = []
@@ -128,7 +128,7 @@ def test_targets_and_conditions_are_those_of_the_samples_of_the_step() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_copies_on_a_stream_of_their_own_have_the_same_numbers() -> None:
+def test_stream_copies_equal_their_source() -> None:
     device, spec = torch.device("cuda", 0), small_run(routes=["1->1", "2->2"])
     batches, transfer = Batches(spec, open_data(spec.data, "train"), pin=True), Transfer(device)
     for step in range(20):

@@ -30,7 +30,7 @@ def written(folder: Path, *steps: int, keep: int = 9, keep_steps: tuple[int, ...
         save(folder, Checkpoint(step, tensors, facts), keep=keep, keep_steps=keep_steps)
 
 
-def test_the_newest_and_those_to_keep_stay(tmp_path: Path) -> None:
+def test_newest_and_kept_checkpoints_stay(tmp_path: Path) -> None:
     written(tmp_path, 1, 2, 3, 4, 5, keep=2, keep_steps=(2,))
     assert [step_of(path) for path in list_checkpoints(tmp_path)] == [5, 4, 2]
     written(tmp_path, 6, keep=1)
@@ -40,7 +40,7 @@ def test_the_newest_and_those_to_keep_stay(tmp_path: Path) -> None:
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".safetensors"]
 
 
-def test_the_newest_whole_checkpoint_is_taken_with_its_parts_and_facts(tmp_path: Path) -> None:
+def test_newest_whole_checkpoint_is_loaded(tmp_path: Path) -> None:
     assert load_latest(tmp_path) is None
     written(tmp_path, 1, 11, 12)
     (tmp_path / "step-99.safetensors").touch()
@@ -62,7 +62,7 @@ def test_the_newest_whole_checkpoint_is_taken_with_its_parts_and_facts(tmp_path:
         load_step(tmp_path, 12)
 
 
-def test_the_state_of_an_optimizer_comes_back_by_the_names_of_parameters() -> None:
+def test_optimizer_state_returns_by_parameter_name() -> None:
     """In whatever groups and order an optimizer holds them."""
     names = ["a.b", "c/d"]
     named = {name: nn.Parameter(torch.ones(2 + k)) for k, name in enumerate(names)}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from tread_lab.backbones.parts import rotary_positions, rotate, turned
 from tread_lab.config import RunSpec, UserError, decode
 from tread_lab.hardware import DeviceFacts, Devices
 from tread_lab.records.run_folder import RunFolder
@@ -48,7 +47,7 @@ def counting() -> Any:
     return CompileCounterWithBackend("eager")
 
 
-def test_a_rate_sweep_needs_one_graph_for_each_length(tmp_path: Path) -> None:
+def test_rate_sweep_compiles_one_graph_a_length(tmp_path: Path) -> None:
     counter = counting()
     for start, rate in itertools.product((0, 1), (0.25, 0.75)):
         routed = spec(routes=[{"start": start, "end": start + 1, "rate": rate}])
@@ -77,7 +76,7 @@ def test_a_rate_sweep_needs_one_graph_for_each_length(tmp_path: Path) -> None:
         ("RWKV-4x32/2", "route", "fp32", 2),
     ],
 )
-def test_every_backbone_compiles_without_a_break(
+def test_backbone_compiles_without_a_break(
     model: str, bypass: str, precision: str, graphs: int
 ) -> None:
     routes = {"route": ["1->2 by rows"], "mask": ["0->B-1"], "sprint": ["1->2"]}[bypass]
@@ -95,7 +94,7 @@ def test_every_backbone_compiles_without_a_break(
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_inductor_computes_what_eager_blocks_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inductor_equals_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
     run = spec({"depth": 2, "width": 16, "heads": 2, **LIGHTNING}, [], precision="fp32")
     eager, compiled = build_network(run), build_network(run)
@@ -111,7 +110,7 @@ def test_inductor_computes_what_eager_blocks_do(monkeypatch: pytest.MonkeyPatch)
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-6)
 
 
-def test_too_many_graphs_are_an_error_and_no_silence() -> None:
+def test_too_many_graphs_raise() -> None:
     network = build_network(spec(routes=[], precision="fp32"))
     compile_blocks(network, backend="eager")
     few = torch._dynamo.config.patch(recompile_limit=2)  # an undone monkeypatch would hide it
@@ -120,7 +119,7 @@ def test_too_many_graphs_are_an_error_and_no_silence() -> None:
             network(torch.randn(batch, 1, 16, 16), torch.rand(batch), torch.arange(batch), None)
 
 
-def test_where_no_c_compiler_works_auto_is_eager_and_blocks_are_refused(
+def test_compiled_blocks_need_a_compiler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runs = [spec(execution={"compile": asked}) for asked in ("auto", "blocks")]
@@ -135,9 +134,3 @@ def test_where_no_c_compiler_works_auto_is_eager_and_blocks_are_refused(
             preflight([Task(runs[1])], gpu)
     finally:
         has_compiler.cache_clear()
-
-
-def test_rotation_is_the_same_bitwise_without_complex_numbers() -> None:
-    x = torch.randn(2, 3, 16, 8)
-    table_BNP = rotary_positions(4, 8).expand(2, -1, -1)
-    assert torch.equal(rotate(x, table_BNP), turned(x, table_BNP[:, None]))

@@ -10,7 +10,7 @@ from tread_lab.train.counted import counted
 
 
 @pytest.mark.parametrize("name", ["DiT-4x64x2/2", "LightningDiT-2x64x4/1"])
-def test_attention_blocks_are_counted_as_their_formulas_say(name: str) -> None:
+def test_counted_attention_equals_its_formula(name: str) -> None:
     model = decode(ModelSpec, name)
     formulas, passed = block_cost(model), counted(model, 0)
     assert passed.parameters(model) == formulas.parameters(model)
@@ -19,7 +19,7 @@ def test_attention_blocks_are_counted_as_their_formulas_say(name: str) -> None:
         assert 1.0 <= passed.kept(model, n, 4) / formulas.kept(model, n, 4) < 1.15
 
 
-def test_matrices_of_scans_are_counted_and_half_precision_is_an_upper_bound() -> None:
+def test_counted_scan_is_an_upper_bound() -> None:
     model = decode(ModelSpec, "RWKV-4x32/2")
     formulas, passed = block_cost(model), counted(model, 0)
     assert passed.parameters(model) == formulas.parameters(model)

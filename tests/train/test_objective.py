@@ -72,7 +72,7 @@ def reference(seen: LossTerms, routing: Routing, form: str, weight: float, noise
 @pytest.mark.parametrize("weight", [0.0, 0.1])
 @pytest.mark.parametrize("form", ["equation", "code"])
 @pytest.mark.parametrize("routes", [("0->8",), ("0->4", "6->9"), ("0->8 by bernoulli",)])
-def test_the_ensemble_agrees_with_a_reference(
+def test_ensemble_agrees_with_a_reference(
     routes: tuple[str, ...], form: str, weight: float, noise: str
 ) -> None:
     seen, routing = loss_terms(), routing_of(*routes)
@@ -81,7 +81,7 @@ def test_the_ensemble_agrees_with_a_reference(
     assert torch.allclose(found, reference(seen, routing, form, weight, noise), rtol=1e-5)
 
 
-def test_plain_is_the_process_own_loss_over_all_tokens() -> None:
+def test_plain_loss_is_the_process_loss() -> None:
     seen = loss_terms()
     expected = seen.weight_B * (seen.denoised_BCHW - seen.clean_BCHW).square().mean(dim=(1, 2, 3))
     assert torch.equal(token_loss(PlainLoss(), seen, routing_of("0->8"), patch=P), expected)
@@ -90,13 +90,13 @@ def test_plain_is_the_process_own_loss_over_all_tokens() -> None:
         assert torch.equal(token_loss(EnsembleLoss(), seen, routing, patch=P), expected)
 
 
-def test_patches_are_in_the_order_of_tokens() -> None:
+def test_patches_follow_token_order() -> None:
     x = torch.randn(B, C, SIDE, SIDE)
     for n in range(N):
         assert torch.equal(patches(x, P)[:, n], torch.stack([patch(x[b], n) for b in range(B)]))
 
 
-def test_a_sample_that_routes_nothing_has_no_reconstruction_error() -> None:
+def test_sample_without_routed_tokens_is_plain() -> None:
     seen, keep_BN = loss_terms(), torch.arange(N).expand(B, N)
     real_BN = torch.ones(B, N, dtype=torch.bool)
     real_BN[1:, -1] = False  # sample 0 alone keeps all its tokens

@@ -36,7 +36,7 @@ def run_of(precision: str = "fp32", **execution: Any) -> RunSpec:
 
 @on_cuda
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(
+def test_resumed_run_equals_undisturbed_bitwise(
     precision: str, device: torch.device, tmp_path: Path
 ) -> None:
     whole = train_until(run_of(precision), tmp_path / "whole", device=device)
@@ -47,7 +47,7 @@ def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(
 
 
 @on_devices
-def test_a_checkpoint_goes_on_upon_another_device(device: torch.device, tmp_path: Path) -> None:
+def test_checkpoint_resumes_on_another_device(device: torch.device, tmp_path: Path) -> None:
     whole = train_until(run_of(), tmp_path / "whole")
     train_until(run_of(), tmp_path / "moved", 4, device=device)
     moved = train_until(run_of(), tmp_path / "moved")
@@ -56,7 +56,7 @@ def test_a_checkpoint_goes_on_upon_another_device(device: torch.device, tmp_path
 
 
 @on_devices
-def test_a_routed_run_measures_as_on_the_cpu(device: torch.device, tmp_path: Path) -> None:
+def test_routed_run_measures_as_on_cpu(device: torch.device, tmp_path: Path) -> None:
     pytest.importorskip("torch_fidelity", exc_type=ModuleNotFoundError)
     train_until(run_of(), tmp_path)
     folder = RunFolder(tmp_path)
@@ -75,21 +75,9 @@ def test_a_routed_run_measures_as_on_the_cpu(device: torch.device, tmp_path: Pat
     assert np.abs(np.load(place)["arr_0"].astype(int) - drawn).max() <= 2
 
 
-@on_devices
-def test_weights_optimizer_and_average_lie_on_the_device(
-    device: torch.device, tmp_path: Path
-) -> None:
-    with Trainer(run_of(), RunFolder(tmp_path), device) as run:
-        run.train_step(run.batches.at(0), lr=1e-3)
-        states = [t for o in run.optimizers for s in o.state.values() for t in s.values()]
-        states = [t for t in states if t.ndim]
-        tensors = [*run.network.parameters(), *run.ema.weights.values(), *states]
-        assert {t.device.type for t in tensors} == {device.type}
-
-
 @on_cuda
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_compiled_blocks_train_as_eager_ones_do(
+def test_compiled_blocks_train_as_eager(
     precision: str, device: torch.device, tmp_path: Path
 ) -> None:
     eager = train_until(run_of(precision, compile="none"), tmp_path / "eager", device=device)
@@ -99,7 +87,7 @@ def test_compiled_blocks_train_as_eager_ones_do(
 
 
 @on_cuda
-def test_a_step_does_not_wait_for_the_gpu(device: torch.device, tmp_path: Path) -> None:
+def test_step_does_not_synchronize(device: torch.device, tmp_path: Path) -> None:
     with Trainer(run_of(), RunFolder(tmp_path), device) as run:
         for step in range(5):
             run.train_step(run.batches.at(step), lr=1e-3)
@@ -111,7 +99,7 @@ def test_a_step_does_not_wait_for_the_gpu(device: torch.device, tmp_path: Path) 
 
 
 @on_cuda
-def test_memory_that_the_gpu_lacks_is_named_so(device: torch.device) -> None:
+def test_gpu_out_of_memory_is_named(device: torch.device) -> None:
     with pytest.raises(torch.OutOfMemoryError) as caught:
         torch.empty(1 << 50, dtype=torch.uint8, device=device)
     assert kind_of(caught.value) == "oom"

@@ -18,7 +18,7 @@ LATER = ({"compile": "blocks"}, {"compile": "none", "deterministic": True})
 @pytest.mark.parametrize(
     ("execution", "blocks", "sums"), [(LATER[0], INDUCTOR, "any"), (LATER[1], "eager", "fixed")]
 )
-def test_a_fingerprint_names_code_data_and_arithmetic(
+def test_fingerprint_names_code_data_and_arithmetic(
     execution: dict[str, object], blocks: str, sums: str
 ) -> None:
     expected = {"code": code_digest(), "blocks of dit": blocks}
@@ -29,7 +29,7 @@ def test_a_fingerprint_names_code_data_and_arithmetic(
         assert len(data) == 2 and made == expected | more
 
 
-def test_runs_of_different_provenance_are_told_apart_before_it_is_taken() -> None:
+def test_different_arithmetic_has_another_fingerprint() -> None:
     first = small_run(execution={"compile": "none"})
     others = [
         small_run(execution=LATER[0]),
@@ -43,7 +43,7 @@ def test_runs_of_different_provenance_are_told_apart_before_it_is_taken() -> Non
     assert fingerprint(again, "cuda") == fingerprint(first, "cuda")
 
 
-def test_a_gpu_with_the_fused_scan_of_mamba_is_told_from_one_without(
+def test_fused_scan_is_in_the_fingerprint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A CPU, which never has it, says nothing, as before, nor does a driver without a GPU for runs
@@ -63,7 +63,7 @@ def test_a_gpu_with_the_fused_scan_of_mamba_is_told_from_one_without(
     assert said == [None, "torch", None, "mamba_ssm 2 of mamba_ssm"]
 
 
-def test_all_nodes_share_code_data_weights_and_plugins() -> None:
+def test_nodes_share_code_data_and_weights() -> None:
     kinds = ("data", "held-out data", "captions", "reference", "decoder of", "weights", "plugin")
     shared = {"code": "c0de", **{f"{kind} x": kind for kind in kinds}}
     own = {"blocks of dit": "eager", "order of sums": "any", "decoding of x": "tf32"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import resource
 import shutil
 import signal
 from collections.abc import Iterator
@@ -68,14 +67,6 @@ def assert_near(found: dict[str, list[float]], expected: dict[str, list[float]])
         assert found[name] == pytest.approx(losses, rel=1e-6), name
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("processes", [2, 4])
-def test_the_losses_of_long_runs_are_those_of_one_process(processes: int, tmp_path: Path) -> None:
-    alone = losses_of(Ranks(CPU), 50, tmp_path / "one")
-    with Processes(processes).open(CPU) as ranks:
-        assert_near(losses_of(ranks, 50, tmp_path / "more"), alone)
-
-
 class TestTogether:
     """One process, and two that stay for all of its tests; beside them none joins by itself."""
 
@@ -99,14 +90,12 @@ class TestTogether:
     def two(self, opened: tuple[Ranks, Ranks]) -> Ranks:
         return opened[1]
 
-    def test_the_losses_of_every_system_are_those_of_one_process(
-        self, one: Ranks, two: Ranks, tmp_path: Path
-    ) -> None:
+    def test_systems_lose_as_one_process(self, one: Ranks, two: Ranks, tmp_path: Path) -> None:
         alone = losses_of(one, 9, tmp_path / "one")
         assert {len(losses) for losses in alone.values()} == {9}
         assert_near(losses_of(two, 9, tmp_path / "two"), alone)
 
-    def test_a_run_goes_on_with_more_or_fewer_processes(
+    def test_run_resumes_with_another_process_count(
         self, one: Ranks, two: Ranks, tmp_path: Path
     ) -> None:
         spec = run(10, **RUNS["sd_dit"])
@@ -119,7 +108,7 @@ class TestTogether:
         with pytest.raises(UserError, match=r"^train\.batch: 7 images are no equal shares for 2$"):
             two.rows(7)
 
-    def test_processes_that_draw_together_draw_the_same_images(
+    def test_processes_draw_the_images_of_one(
         self,
         one: Ranks,
         two: Ranks,
@@ -168,7 +157,7 @@ def threads(device: torch.device, ranks: Ranks) -> float:
     return float(ranks.sum(torch.tensor(float(torch.get_num_threads()))))
 
 
-def test_a_killed_process_ends_the_attempt_as_one_that_died(tmp_path: Path) -> None:
+def test_killed_process_ends_the_attempt(tmp_path: Path) -> None:
     before = children()
     torch.set_num_threads(5)  # more than there are cores
     with pytest.raises(ProcessLost, match=r"^rank 1 of the run is lost: .* code -9$") as lost:
@@ -181,17 +170,3 @@ def test_a_killed_process_ends_the_attempt_as_one_that_died(tmp_path: Path) -> N
                     os.kill(other, signal.SIGKILL)
     assert kind_of(lost.value) == "died"
     assert len(trained(Ranks(CPU), run(2), tmp_path / "next")) == 2  # one process, as before
-
-
-def test_a_lack_of_memory_of_any_process_ends_the_attempt_as_one(tmp_path: Path) -> None:
-    """The other process gets no more memory than it has, and a wider network to train."""
-    wide, before = run(2, model={"depth": 4, "width": 512, "heads": 2, "patch": 4}), children()
-    with pytest.raises(ProcessLost, match=r"^rank 1 of the run is lost: .*out of memory$") as lost:
-        with Processes(2).open(CPU) as ranks:
-            (other,) = children() - before
-            trained(ranks, run(2), tmp_path / "first")
-            size = int(Path(f"/proc/{other}/statm").read_text().split()[0])
-            limit = size * resource.getpagesize() + 2**24
-            resource.prlimit(other, resource.RLIMIT_AS, (limit, limit))
-            trained(ranks, wide, tmp_path / "wide")
-    assert kind_of(lost.value) == "oom"

@@ -13,8 +13,7 @@ from tread_lab.config.evaluation import SamplerSpec
 from tread_lab.config.guidance import routes_taken
 from tread_lab.config.recipe import ProcessSpec
 from tread_lab.config.run import RunSpec
-from tread_lab.cost.sampling import PATH_MACS
-from tread_lab.cost.training import FLOPS_PER_MAC
+from tread_lab.cost.training import FLOPS_PER_MAC, PATH_MACS
 from tread_lab.diffusion import build_process
 from tread_lab.diffusion.generate import place, progress
 from tread_lab.diffusion.guided import Term, acting

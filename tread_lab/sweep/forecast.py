@@ -13,8 +13,7 @@ from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import SamplesSpec
 from tread_lab.config.run import RunSpec
 from tread_lab.config.units import amount, counted
-from tread_lab.cost.sampling import pass_flops
-from tread_lab.cost.training import cost
+from tread_lab.cost.training import cost, pass_flops
 from tread_lab.hardware import PEAK_FLOPS, SLOWER, Devices, of_gpu
 from tread_lab.records.durable import digest, modified
 from tread_lab.records.lab import Lab

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from random import Random
 from typing import Any, TypeVar
 
 from tread_lab.config.cell import Cell, SharedParts, Spec, Tree, Trial
@@ -238,7 +237,9 @@ def pending_tasks(plan: Plan, lab: Lab) -> list[Task]:
     cells = _suggested_cells(plan, lab)
     suggested = set(map(repr, cells))
     later = [cell for cell in plan.space if repr(cell) not in suggested]
-    cells += _spread(later, plan.search_spec.trials - len(cells))
+    missing = max(plan.search_spec.trials - len(cells), 0)
+    every = max(len(later) // missing, 1) if missing else 1
+    cells += later[::every][:missing]
     trials = (*plan.trials, *plan.trials_of(*cells))
     return plan.open_of(lab, plan.tasks_of(trials))
 
@@ -253,13 +254,6 @@ def started_tasks(plan: Plan, lab: Lab) -> tuple[Task, ...]:
 
 def _suggested_cells(plan: Plan, lab: Lab) -> list[Cell]:
     return [entry.cell for entry in lab.sweep(plan.name).suggestions()]
-
-
-def _spread(cells: Sequence[Cell], count: int) -> list[Cell]:
-    """Return at most `count` of the cells, one at random of each of equal parts of their order: at
-    equal distances all could have the same value of an axis."""
-    n, count, random = len(cells), min(count, len(cells)), Random(0)
-    return [cells[random.randrange(k * n // count, (k + 1) * n // count)] for k in range(count)]
 
 
 _COSTS = (

@@ -61,29 +61,10 @@ class PlannedSweep:
         ]
         return pd.DataFrame(rows).convert_dtypes()
 
-    @property
-    def left_out(self) -> pd.DataFrame:
-        """One row per reason for which cells are left out: how many, and why."""
-        import pandas as pd
-
-        rows = [(hole.count, hole.reason) for hole in (*self.plan.excluded, *self.plan.duplicates)]
-        return pd.DataFrame(rows, columns=["cells", "reason"])
-
-    @property
-    def train_flops(self) -> int:
-        """Training FLOPs of the runs of `trials`, those included that they start from."""
-        return self.plan.train_flops
-
-    @property
-    def disk_bytes(self) -> int:
-        """The most that these runs leave on the disk, in bytes."""
-        return self.plan.disk_bytes
-
     def __repr__(self) -> str:
-        return (
-            f"{self.plan.name}: {counted(len(self.plan.tasks), 'run')} of {self.plan.experiment},"
-            f" {amount(self.train_flops, 'FLOP')}, at most {amount(self.disk_bytes)} on the disk"
-        )
+        plan, runs = self.plan, counted(len(self.plan.tasks), "run")
+        costs = f"{amount(plan.train_flops, 'FLOP')}, at most {amount(plan.disk_bytes)} on the disk"
+        return f"{plan.name}: {runs} of {plan.experiment}, {costs}"
 
 
 def load_sweep(

@@ -312,9 +312,8 @@ class TuneSession(_InDriver, tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """End the sweep where workers end before they can record why, as one that cannot start."""
-        cause = trial.get_pickled_error() or "its worker ended"
-        last = str(cause).strip().splitlines()[-1]
-        self.error = self.error or Unavailable(f"run {trial.config['job']}: {last}")
+        cause = str(trial.get_pickled_error() or "its worker ended").strip().splitlines()
+        self.error = self.error or Unavailable(f"run {trial.config['job']}: {cause[-1]}")
 
     def conclude(self) -> None:
         """Raise why the tasks did not all end well; return if they did."""

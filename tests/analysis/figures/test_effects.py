@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from tests.synthetic import small, write_sweep
-from tread_lab.analysis.figures.effects import two_ways, ways
+from tread_lab.analysis.figures.effects import two_ways
 from tread_lab.analysis.figures.loss_gap import with_the_baselines_loss
-from tread_lab.analysis.figures.points import SweepRecords
 from tread_lab.analysis.figures.style import MINUS
 from tread_lab.results import trials_frame
 
 
-def test_training_losses_are_compared_only_if_they_are_the_same_loss(tmp_path: Path) -> None:
+def test_only_equal_losses_are_compared(tmp_path: Path) -> None:
     frame = trials_frame(write_sweep(tmp_path, small(rates=(0.25, 0.5))), "placement")
     other = frame["cell"].str.contains("s=0.25")
     frame["loss"] = np.where(other, "equation 0.1", None)
@@ -54,7 +51,7 @@ def crossed(seeds: int = 3) -> pd.DataFrame:
     return frame
 
 
-def test_a_seed_without_a_number_is_left_out_of_its_pairs() -> None:
+def test_missing_seed_leaves_its_pairs() -> None:
     frame = crossed()
     frame.loc[frame["run"] == "2->8 s=0.5 process=ddpm 2", METRIC] = np.nan
     found = two_ways(frame, METRIC)
@@ -67,15 +64,7 @@ def test_a_seed_without_a_number_is_left_out_of_its_pairs() -> None:
     assert (found["low"] < found["value"]).all() and (found["value"] < found["high"]).all()
 
 
-def test_a_single_effect_with_two_seeds_is_drawn() -> None:
-    frame = crossed()
-    others = (frame["process"] == "ddpm") & (frame["seed"] > 0)
-    frame.loc[others | frame["cell"].str.contains("by rows", na=False), METRIC] = np.nan
-    (drawn,) = ways(cast("SweepRecords", SimpleNamespace(frame=frame)))
-    assert drawn.name.startswith("two_ways")
-
-
-def test_one_seed_or_a_shared_baseline_shows_no_effects() -> None:
+def test_effects_need_seeds_and_own_baselines() -> None:
     assert two_ways(crossed(seeds=1), METRIC) is None
     shared = crossed()
     shared.loc[shared["role"] == "trial", "baseline"] = "edm-0"

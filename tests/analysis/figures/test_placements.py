@@ -12,7 +12,6 @@ from tests.four_sweeps import ENDINGS
 from tests.synthetic import FD, PAPER_PLACEMENTS, fd_gap, heldout_gap
 from tread_lab.analysis.figures.curves import rates
 from tread_lab.analysis.figures.effects import cell_gaps, two_ways
-from tread_lab.analysis.figures.loss_gap import gap_and_quality, quality_caption
 from tread_lab.analysis.figures.pareto import pareto
 from tread_lab.analysis.figures.placements import (
     agreement_text,
@@ -25,13 +24,18 @@ from tread_lab.analysis.figures.placements import (
     routes,
 )
 from tread_lab.analysis.figures.points import Points, bare_rows
+from tread_lab.analysis.figures.style import (
+    BETTER_TO_WORSE,
+    LESS_TO_MORE,
+    ink_on,
+)
 from tread_lab.analysis.paper_tables import sweep_table
 from tread_lab.config import UserError
 from tread_lab.results.ranking_table import ranking
 
 
 @pytest.mark.parametrize(("metric", "best"), [("gap/heldout", "0→2"), ("delta/is@10k", "0→4")])
-def test_the_best_follows_the_sign_of_the_metric(metric: str, best: str) -> None:
+def test_best_follows_the_metrics_sign(metric: str, best: str) -> None:
     numbers = {"value": [-0.2, 0.2, 0.2], "low": [-0.3, 0.1, 0.1], "high": [-0.1, 0.3, 0.3]}
     caption = best_route(Points(metric, bare_rows(start=0, end=[2, 4, 4], **numbers)))
     assert caption.startswith(f"Best is {best}:")
@@ -40,14 +44,8 @@ def test_the_best_follows_the_sign_of_the_metric(metric: str, best: str) -> None
 
 
 @pytest.mark.parametrize(("metric", "sign"), [(FD, 1), ("is@10k", -1)])
-def test_an_order_is_from_better_to_worse_whichever_way_the_metric_goes(
-    metric: str, sign: int, paper_frame: pd.DataFrame
-) -> None:
+def test_order_follows_the_metrics_sign(metric: str, sign: int, paper_frame: pd.DataFrame) -> None:
     frame = paper_frame.assign(**{metric: sign * paper_frame[FD]})
-    gap, quality = gap_and_quality(frame, metric)
-    gap.rows["value"], quality.rows["value"] = np.arange(12.0), sign * np.arange(12.0)
-    said = quality_caption(gap, quality)
-    assert said.endswith("; routes with a larger gap have worse samples.")
     text = agreement_text(placements(frame, metric))
     assert "12 common routes: 0.888 (p = 0.021 among smooth maps)" in text
     assert text.endswith("; the published order holds here too.")
@@ -57,22 +55,14 @@ def test_an_order_is_from_better_to_worse_whichever_way_the_metric_goes(
     ("count", "chance"),
     [(4, "; no clear trend"), (5, " (p = 0.017 among"), (8, " (p = 0.0007 among")],
 )
-def test_chance_of_an_order_is_left_out_of_few_routes(count: int, chance: str) -> None:
+def test_few_routes_have_no_p_value(count: int, chance: str) -> None:
     same = Points(FD, published_placements().rows[:count])
     text = agreement_text(same)
     assert f"{count} common routes: 1{chance}" in text
     assert ("the published order holds" in text) == (count >= 5)
 
 
-def test_a_route_without_one_of_two_numbers_is_no_pair(paper_frame: pd.DataFrame) -> None:
-    frame = paper_frame.copy()
-    frame.loc[frame["route"] == "2->8", FD] = np.nan
-    gap, quality = gap_and_quality(frame, FD)
-    assert len(routes(gap)) == 11 and (2, 8) not in routes(gap) and routes(gap) == routes(quality)
-    assert gap.rows["value"].notna().all() and quality.rows["value"].notna().all()
-
-
-def test_placements_are_the_true_differences_or_say_why_not(paper_frame: pd.DataFrame) -> None:
+def test_placements_equal_the_true_differences(paper_frame: pd.DataFrame) -> None:
     gaps, samples = (placements(paper_frame, metric) for metric in ("gap/heldout", FD))
     assert samples.metric == f"delta/{FD}" and tuple(routes(gaps)) == PAPER_PLACEMENTS
     for route, gap, sample in zip(routes(gaps), gaps.rows.iloc, samples.rows.iloc):
@@ -91,7 +81,7 @@ def test_placements_are_the_true_differences_or_say_why_not(paper_frame: pd.Data
     assert routes(placements(pd.concat([frame, dense]), FD)) == routes(gaps)
 
 
-def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.DataFrame) -> None:
+def test_panels_split_a_second_axis(seeds_frame: pd.DataFrame) -> None:
     with pytest.raises(UserError, match=r"0->4 s=0\.5 and 0->4 s=0\.75"):
         placements(seeds_frame, "gap/heldout")
     found = panels(seeds_frame)
@@ -107,18 +97,11 @@ def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.Da
     "numbers",
     [cell_gaps, pareto, placements, ranking, rates, sweep_table, two_ways],
 )
-def test_an_unknown_metric_is_named_with_the_nearest(
+def test_unknown_metric_names_the_nearest(
     numbers: Callable[[pd.DataFrame, str], object], paper_frame: pd.DataFrame
 ) -> None:
     with pytest.raises(UserError, match="did you mean 'gap/heldout'"):
         numbers(paper_frame, "gap/heldot")
-
-
-def test_a_panel_is_named_by_what_its_trials_set_alone(seeds_frame: pd.DataFrame) -> None:
-    frame = seeds_frame.assign(bypass=pd.NA)
-    frame.loc[frame["rate"] == 0.75, "bypass"] = "sprint"
-    frame.attrs |= {"axes": ["start", "end", "bypass"]}
-    assert [name for name, _ in panels(frame)] == ["as the experiment is", "bypass=sprint"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +113,7 @@ def test_a_panel_is_named_by_what_its_trials_set_alone(seeds_frame: pd.DataFrame
         ([1, 1, 1, 1], ""),
     ],
 )
-def test_a_trend_is_claimed_with_its_p(values: Sequence[float], said: str) -> None:
+def test_trend_is_claimed_with_its_p(values: Sequence[float], said: str) -> None:
     numbers = np.array(values, dtype=float)
     places = [(0, end) for end in range(len(numbers))]
     assert order_text(np.arange(float(len(numbers))), numbers, places, "up").startswith(said)
@@ -148,3 +131,15 @@ def test_smooth_maps_agree_by_chance_as_often_as_p_says() -> None:
         for _ in range(200)
     ]
     assert np.mean(np.array(chances) < 0.05) <= 0.1
+
+
+def test_letters_contrast_with_every_colour() -> None:
+    for colours in (BETTER_TO_WORSE, LESS_TO_MORE):
+        for share in np.linspace(0, 1, 41):
+            red, green, blue = (
+                v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4
+                for v in colours(share)[:3]
+            )
+            light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+            white = ink_on(colours(share)) == "white"
+            assert (1.05 / (light + 0.05) if white else (light + 0.05) / 0.05) >= 4.5

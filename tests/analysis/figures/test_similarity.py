@@ -18,7 +18,7 @@ from tread_lab.config import SimilaritySpec
 from tread_lab.results import trials_frame
 
 
-def test_all_matrices_are_of_one_evaluation_the_planned_one(tmp_path: Path) -> None:
+def test_matrices_are_of_the_planned_evaluation(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, Synthetic(routes=((2, 8),), history=False))
     frame, other = trials_frame(lab, "placement"), SimilaritySpec(images=64)
     folder = lab.run(frame["run"].iloc[0]).evaluation(other)
@@ -31,7 +31,7 @@ def test_all_matrices_are_of_one_evaluation_the_planned_one(tmp_path: Path) -> N
         assert np.array_equal(dense.mean, similarity_matrix(None)) and route.routes == ((2, 8),)
 
 
-def test_numbers_of_a_matrix_with_known_blocks() -> None:
+def test_window_means_of_known_blocks() -> None:
     matrix = np.full((6, 6), 0.2)
     matrix[1:4, 1:4] = 0.9
     np.fill_diagonal(matrix, 1.0)
@@ -39,7 +39,7 @@ def test_numbers_of_a_matrix_with_known_blocks() -> None:
     assert np.isnan(window_means(similarity_matrix((5, 11)), (5, 11))[1])  # nothing to cross
 
 
-def test_the_route_beside_dense_is_the_best_cell_over_all_seeds(tmp_path: Path) -> None:
+def test_similarity_shows_the_best_cell(tmp_path: Path) -> None:
     shape = Synthetic(routes=((0, 4), (2, 8)), seeds=(0, 1), history=False)
     lab = write_sweep(tmp_path, shape)
     frame = trials_frame(lab, "placement")
