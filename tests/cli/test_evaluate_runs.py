@@ -202,13 +202,6 @@ def test_exported_weights_need_no_lab(
     assert spec.reference.name == "imagenet512"
 
 
-def test_impossible_sampler_is_refused_first(
-    lab: Lab,
-) -> None:
-    with pytest.raises(UserError, match=r"sampler\.solver"):
-        evaluate_with(completed(lab), "fd@1k", "sampler.solver=ddpm", root=str(lab.root))
-
-
 @pytest.mark.parametrize("command", ["evaluate", "sweep", "train"])
 def test_changed_reference_file_is_refused(
     command: str, lab: Lab, in_folder: Path, capsys: pytest.CaptureFixture[str]

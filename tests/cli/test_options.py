@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tread_lab.cli import options
 from tread_lab.cli.options import check_device, resources_of, run_spec
 from tread_lab.config import UserError
 from tread_lab.config.load import load_experiment
@@ -76,6 +75,6 @@ def test_runs_take_a_gpu_if_present(
     expected: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(options, "visible_gpus", lambda: [None] * here)
+    monkeypatch.setattr("tread_lab.hardware.gpus", lambda: [None] * here)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert resources_of(device, 1, gpus, None, 1, ray=False).gpus == expected

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.pretender import Pretender, ended_run
-from tread_lab.analysis.figures import catalogue
 from tread_lab.cli import launch
 from tread_lab.cli.main import main
 from tread_lab.config import UserError
@@ -91,28 +90,6 @@ def test_figures_follow_every_new_result(drawn: list[str], pretended: Any) -> No
     pretended.error = None
     pretended.beside = lambda lab: lab.sweep("s").drawn_path.touch()  # `tread-lab figures`
     assert main(COMMAND) == 0 and drawn == ["s"] * 4
-
-
-def test_half_drawn_figures_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = ended(state=RunState.COMPLETED)
-    names = list[str]()
-
-    def interrupted(figure: object, folder: Path, name: str) -> list[Path]:
-        folder.mkdir(exist_ok=True)
-        names.append(name)
-        raise KeyboardInterrupt
-
-    def saved(figure: object, folder: Path, name: str) -> list[Path]:
-        names.append(name)
-        return []
-
-    one = [SimpleNamespace(figure=None, name="a")]
-    monkeypatch.setattr(catalogue, "all_figures", lambda records: one)
-    for ended_by, drawing in ((130, interrupted), (0, saved)):
-        monkeypatch.setattr(catalogue, "save", drawing)
-        assert main(COMMAND) == ended_by
-        assert lab.sweep("s").drawn is (ended_by == 0)
-    assert names == ["a", "a"] and main(COMMAND) == 0 and names == ["a", "a"]
 
 
 def test_retry_reopens_failed_runs(pretended: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,11 +9,10 @@ import pytest
 
 from tests.pretender import Pretender
 from tread_lab.cli.main import main
-from tread_lab.config.evaluation import SamplesSpec
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
-from tread_lab.sweep.runner import InlineRunner, Interrupted
-from tread_lab.sweep.task import Task, TaskQueue
+from tread_lab.sweep.runner import InlineRunner
+from tread_lab.sweep.task import TaskQueue
 
 SMALL = [
     "train",
@@ -136,27 +135,3 @@ def test_unmeasured_run_is_unfinished(
 ) -> None:
     monkeypatch.setattr("tread_lab.records.run_folder.EvaluationFolder.write", lambda *what: None)
     assert main([*SMALL, HELDOUT, *HOW]) == 1
-
-
-def test_interrupted_run_says_how_to_continue(
-    in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given: list[Task] = []
-
-    def interrupted(runner: object, lab: Lab, queue: TaskQueue, watch: object) -> None:
-        while (task := queue.next()) is not None:
-            given.append(task)
-        raise Interrupted
-
-    monkeypatch.setattr(InlineRunner, "run", interrupted)
-    monkeypatch.setattr("tread_lab.cli.train_run.preflight", lambda *what: [])
-    sampled = ["evaluate=[fid@1k]", "sampler.steps=7", "reference=imagenet512"]
-    assert main([*SMALL, *sampled, *HOW]) == 130
-    (spec,) = given[0].evaluations
-    assert isinstance(spec, SamplesSpec) and spec.sampler.steps == 7
-    assert spec.reference is not None and spec.reference.name == "imagenet512"
-    out, err = capsys.readouterr()
-    assert out == "" and " ".join(err.split()).endswith(
-        "interrupted, a checkpoint is saved; run the same command again to continue run"
-        f" {given[0].run}"
-    )

@@ -11,7 +11,7 @@ import pytest
 from tests.synthetic import small, write_sweep
 from tread_lab.config import UserError
 from tread_lab.dashboards.contents import contents, page_file, versus, versus_file
-from tread_lab.dashboards.panel import curve, differences
+from tread_lab.dashboards.panel import differences
 from tread_lab.dashboards.search import search_charts, study_of
 from tread_lab.dashboards.server import sweep_lines
 from tread_lab.records.lab import Lab
@@ -101,18 +101,6 @@ def test_sweeps_are_listed_with_their_best(paper_lab: Lab, tmp_path: Path) -> No
     (line,) = sweep_lines(paper_lab)
     assert line["best"].startswith("2→8 s=0.5") and "completed" in line["states"]
     assert sweep_lines(Lab(tmp_path)) == []
-
-
-def test_long_curves_have_entries_in_common(lab: Lab) -> None:
-    kept = {}
-    for length in (200, 401, 1002):
-        run = lab.run(str(length))
-        with run.log() as log:
-            for step in range(1, length + 1):
-                log(step, **{"train/loss": 2.0})
-        kept[length] = set(curve(run).index)
-        assert length in kept[length] and len(kept[length]) <= 201
-    assert kept[1002] - {1002} <= kept[401] | set(range(402, 1002))
 
 
 def test_seeds_and_execution_are_no_differences() -> None:

@@ -19,7 +19,6 @@ from tread_lab.results.lab_frames import (
     GAP_COLUMNS,
     gaps_frame,
     history_frame,
-    nearest_lab,
     open_lab,
     open_sweep,
 )
@@ -92,15 +91,6 @@ def test_runs_have_attempts_and_reasons(tmp_path: Path) -> None:
         ["", "completed", 3, 1, ""],  # whose spec is damaged
         ["1->1 s=0.5 seed 0", "failed", 3, 2, "out of memory"],
     ]
-
-
-def test_folder_without_sweeps_is_no_lab(in_folder: Path) -> None:
-    (in_folder / "lab" / "runs").mkdir(parents=True)
-    assert nearest_lab() is None
-    (in_folder / "lab" / "sweeps").mkdir()
-    assert nearest_lab() == in_folder / "lab"
-    with pytest.raises(UserError, match=r"^no lab at .*absent; open_lab\(path\) or TREAD_LAB_ROOT"):
-        open_lab(in_folder / "absent")
 
 
 def test_history_follows_the_plan(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tread_lab.config.errors import UserError
-from tread_lab.hardware import gpus as visible_gpus
 
 if TYPE_CHECKING:
     from tread_lab.config.run import RunSpec
@@ -189,6 +188,7 @@ def resources_of(
     Raises:
         UserError: as `check_device`, or the numbers do not fit one another.
     """
+    from tread_lab.hardware import gpus as visible_gpus
     from tread_lab.sweep.resources import RunResources
 
     check_device(device, ray=ray)
