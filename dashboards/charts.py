@@ -18,7 +18,6 @@ from tread_lab.analysis.figures.points import Points
 from tread_lab.analysis.figures.similarity import Similarity
 from tread_lab.records.metric_names import (
     TRAIN_LOSS,
-    delta_column,
     is_difference,
     metric_kind,
     metric_label,
@@ -213,11 +212,6 @@ def _points(points: Points, numbers: Numbers, x: str, y: Any, **look: Any) -> An
     look = {"mode": "markers", "error_x" if x == "value" else "error_y": bars, **look}
     hover = {"hovertext": texts(points), "hoverinfo": "text", "customdata": _numbers(rows, numbers)}
     return go.Scatter(x=rows[x], y=y, **hover, **look)
-
-
-def effects(ways: pd.DataFrame, metric: str) -> go.Figure:
-    """Return a row for each effect of `two_ways`: its value and its interval over seeds."""
-    return dots(Points(delta_column(metric), ways.assign(state="completed"), ""), {})
 
 
 def training_gaps(curves: Sequence[StepGaps]) -> go.Figure:

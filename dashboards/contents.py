@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -14,21 +13,8 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from tread_lab.analysis.figures import curves, effects, loss_gap, pareto, placements
 from tread_lab.analysis.figures.catalogue import sweep_records
-from tread_lab.analysis.figures.curves import (
-    RATE,
-    STEPS_AXIS,
-    curves,
-    over_training,
-    rates,
-    training_caption,
-    training_metrics,
-)
-from tread_lab.analysis.figures.effects import caption as effects_caption
-from tread_lab.analysis.figures.effects import two_ways
-from tread_lab.analysis.figures.loss_gap import gap_over_steps, steps_caption
-from tread_lab.analysis.figures.pareto import pareto, pareto_caption, vary_in_cost
-from tread_lab.analysis.figures.placements import best_route, panels, placements
 from tread_lab.analysis.figures.points import Points, SweepRecords, cell_points, quality_metrics
 from tread_lab.analysis.figures.smooth import smoothed
 from tread_lab.config.errors import UserError
@@ -67,6 +53,13 @@ from tread_lab.results.answer import answer
 from tread_lab.results.intervals import t_interval
 
 HERE = Path(__file__).parent
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(HERE),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 EMBEDDED = 20  # best cells whose details stand in a file, beside those of dense
 RUNNING = 12  # runs whose steps are shown
 LIVE = 12  # runs whose training loss is shown before there is a result
@@ -82,8 +75,7 @@ GLOSSARY = {
 
 def render(template: str, **values: Any) -> str:
     """Return a page of `template`; every text is escaped."""
-    text: str = _environment().get_template(template).render(**values)
-    return text
+    return str(_TEMPLATES.get_template(template).render(**values))
 
 
 def page_file(lab: Lab, sweep: str) -> str:
@@ -122,7 +114,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     runs = frame.drop_duplicates("run")
     done = all(RunState(state).ended for state in runs["state"]) and not plan.to_suggest
     key = ranking_key(frame)
-    best = [numbers[pair] for pair in _ranked(frame, key)]
+    ranked = _ranked(frame, key)
     return {
         "name": folder.name,
         "question": plan.question or f"The sweep {folder.name}",
@@ -142,10 +134,9 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "cost": cost_table(frame) if key else None,
         "failures": [*failures(lab, sweep, frame, numbers)],
         "holes": plan.excluded,
-        "best": best,
+        "best": [numbers[pair] for pair in ranked],
         "numbers": numbers,
-        "names": list(cells_frame(frame)["cell"]),
-        "repeat": repetition(lab, folder, plan, _best_run(frame, best)),
+        "repeat": repetition(lab, folder, plan, _best_run(frame, ranked)),
         "glossary": GLOSSARY | _meanings(frame),
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M"),
         "frame": frame,
@@ -157,17 +148,6 @@ def cell_numbers(frame: pd.DataFrame) -> Numbers:
     """Return (role, cell) -> the place of the cell among all cells of the sweep."""
     pairs = frame[["role", "cell"]].drop_duplicates()
     return {pair: k for k, pair in enumerate(zip(pairs["role"], pairs["cell"]))}
-
-
-@functools.cache
-def _environment() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def _charts(records: SweepRecords, plan: StoredPlan, numbers: Numbers) -> Iterator[Chart]:
@@ -199,18 +179,18 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
     axes = [axis for axis in frame.attrs["axes"] if trials[axis].nunique(dropna=False) > 1]
     unplaced = [axis for axis in axes if axis not in ("start", "end")]
     if len(axes) - len(unplaced) == 2 and not by_value:
-        for name, part in panels(frame):
-            places = placements(part, metric)
+        for name, part in placements.panels(frame):
+            places = placements.placements(part, metric)
             if len(places.measured) > 1:
                 title = f"Route placement: {named}" + (f", {name}" if name else "")
-                yield Chart(title, charts.place_map(places, numbers), best_route(places))
+                yield Chart(title, charts.place_map(places, numbers), placements.best_route(places))
         for smooth in smoothed(frame) if metric == GAP_HELDOUT else ():
             title = f"Smooth map: {named}" + (f", {smooth.title}" if smooth.title else "")
             yield Chart(title, charts.place_map(smooth, numbers), smooth.caption)
     elif axes == unplaced and len(axes) == 1 and pd.api.types.is_numeric_dtype(frame[axes[0]]):
-        found = curves(frame if by_value else trials, column, axes[0])
-        if axes[0] == RATE and not by_value:
-            found = rates(frame, metric)
+        found = curves.curves(frame if by_value else trials, column, axes[0])
+        if axes[0] == curves.RATE and not by_value:
+            found = curves.rates(frame, metric)
         yield Chart(f"{named} along {axes[0]}", charts.lines(found, numbers, axes[0]))
     elif axes == unplaced and len(axes) == 2:
         drawn = charts.two_axes(points, axes, numbers)
@@ -220,10 +200,10 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
         over = f" Intervals: {points.measured_as}." if points.measured_as else ""
         drawn = charts.dots(points, numbers, seed_values(frame, column))
         yield Chart(f"All cells: {named}", drawn, caption + over)
-    ways = None if by_value else two_ways(frame, metric)
+    ways = None if by_value else effects.two_ways(frame, metric)
     if ways is not None:
-        drawn, caption = charts.effects(ways, metric), effects_caption(ways, metric)
-        yield Chart(f"Effects: {named}", drawn, caption)
+        found_ways = Points(delta_column(metric), ways.assign(state="completed"), "")
+        yield Chart(f"Effects: {named}", charts.dots(found_ways, {}), effects.caption(ways, metric))
 
 
 def _of_value(frame: pd.DataFrame, metric: str) -> bool:
@@ -246,30 +226,27 @@ def _live(lab: Lab, frame: pd.DataFrame) -> Iterator[Chart]:
 
 def _training(records: SweepRecords, numbers: Numbers) -> Iterator[Chart]:
     """Yield curves over training: of quality where it was measured, of the training-loss gap."""
-    for metric in training_metrics(records.training)[:2]:
-        found = over_training(records.training, metric)
-        if len(found[STEPS_AXIS].measured):
-            title = f"{metric_label(metric)} over training"
-            yield Chart(
-                title,
-                charts.lines(found[STEPS_AXIS], numbers, STEPS_AXIS),
-                training_caption(found),
-            )
-    if found_gaps := gap_over_steps(records.frame, records.history):
-        yield Chart(
-            "Training-loss gap", charts.training_gaps(found_gaps), steps_caption(found_gaps)
-        )
+    over = curves.STEPS_AXIS
+    for metric in curves.training_metrics(records.training)[:2]:
+        found = curves.over_training(records.training, metric)
+        if len(found[over].measured):
+            drawn = charts.lines(found[over], numbers, over)
+            caption = curves.training_caption(found)
+            yield Chart(f"{metric_label(metric)} over training", drawn, caption)
+    if gaps := loss_gap.gap_over_steps(records.frame, records.history):
+        drawn, caption = charts.training_gaps(gaps), loss_gap.steps_caption(gaps)
+        yield Chart("Training-loss gap", drawn, caption)
 
 
 def _costs(records: SweepRecords, numbers: Numbers) -> Iterator[Chart]:
     """Yield quality against training FLOPs, where cells differ in them."""
-    if not vary_in_cost(records.frame):
+    if not pareto.vary_in_cost(records.frame):
         return
     for metric in quality_metrics(records.frame)[:1]:
-        points = pareto(records.frame, metric)
+        points = pareto.pareto(records.frame, metric)
         if len(points.measured) > 2:
             title = f"{metric_label(metric)} against cost"
-            yield Chart(title, charts.front(points, numbers), pareto_caption(points))
+            yield Chart(title, charts.front(points, numbers), pareto.pareto_caption(points))
 
 
 def progress(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> dict[str, Any]:
@@ -334,12 +311,10 @@ def _ranked(frame: pd.DataFrame, key: str | None) -> list[tuple[str, str]]:
     return list(zip(ranked["role"], ranked["cell"]))
 
 
-def _best_run(frame: pd.DataFrame, best: list[int]) -> str:
+def _best_run(frame: pd.DataFrame, ranked: Sequence[tuple[str, str]]) -> str:
     """Return the first run of the best routed cell; empty before there is a result."""
-    pairs = [*cell_numbers(frame)]
-    routed = (pairs[number] for number in best if pairs[number][0] == "trial")
-    role, cell = next(routed, ("", ""))
-    rows = frame[(frame["role"] == role) & (frame["cell"] == cell)]
+    best = next((cell for role, cell in ranked if role == "trial"), None)
+    rows = frame[(frame["role"] == "trial") & (frame["cell"] == best)]
     return str(rows["run"].iloc[0]) if len(rows) else ""
 
 
@@ -354,8 +329,7 @@ def versus(lab: Lab, first: str, second: str) -> tuple[str, pd.DataFrame]:
     """Return the metric of the first sweep, and a row for each cell that both have.
 
     Columns: name, value (the second sweep's less the first's, a mean over the seeds that both
-    have), low and high of its 95% interval over seeds, seeds, state, and `same`: whether the two
-    share their runs.
+    have), low and high of its 95% interval over seeds, seeds and state.
 
     Raises:
         UserError: a sweep is unknown or unmeasured, or the two share no cell and metric.
@@ -367,7 +341,7 @@ def versus(lab: Lab, first: str, second: str) -> tuple[str, pd.DataFrame]:
         raise UserError(
             f"report: {second} must measure {metric} as {first} does. Try evaluating it."
         )
-    columns = ["role", "cell", "seed", "run", metric]
+    columns = ["role", "cell", "seed", metric]
     one, other = (frame[columns].dropna(subset=[metric]) for frame in frames)
     pairs = one.merge(other, on=["role", "cell", "seed"], suffixes=(":a", ":b"))
     if pairs.empty:
@@ -377,10 +351,8 @@ def versus(lab: Lab, first: str, second: str) -> tuple[str, pd.DataFrame]:
     for (_, cell), own in pairs.groupby(["role", "cell"], sort=False):
         values = own["apart"].to_numpy(float)
         ends = t_interval(values) if len(values) > 1 else (float(values[0]), np.nan, np.nan)
-        same = bool((own["run:a"] == own["run:b"]).all())
-        rows.append((cell, *ends, len(values), "completed", same))
-    names = ["name", "value", "low", "high", "seeds", "state", "same"]
-    return metric, pd.DataFrame(rows, columns=names)
+        rows.append((cell, *ends, len(values), "completed"))
+    return metric, pd.DataFrame(rows, columns=["name", "value", "low", "high", "seeds", "state"])
 
 
 def versus_file(lab: Lab, first: str, second: str) -> str:
@@ -396,7 +368,6 @@ def versus_file(lab: Lab, first: str, second: str) -> str:
         "cell": rows["name"].map(routed),
         f"{second} minus {first}": numbers,
         "seeds": rows["seeds"].map(str),
-        "runs": rows["same"].map({True: "shared", False: "different"}),
     }
     drawn = charts.dots(Points(column, rows, "95% over seeds"), {})
     return file(

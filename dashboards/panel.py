@@ -18,7 +18,6 @@ from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart
 from tread_lab.dashboards.tables import COSTS
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import Entry
 from tread_lab.records.metric_names import (
     DELTA,
     GAP_HELDOUT,
@@ -52,7 +51,8 @@ def panel(
     baselines = [*map(str, dense["run"])]
     shown = [first, *baselines[:1]]
     matrix = common_evaluation(map(lab.run, shown), plan.planned)
-    found = [read_similarity(lab.run(run), matrix) for run in shown if _whole(lab.run(run))]
+    whole = [run for run in map(lab.run, shown) if (run.path / "spec.yaml").exists()]
+    found = [read_similarity(run, matrix) for run in whole]
     return {
         "number": number,
         "name": routed(str(name)),
@@ -117,7 +117,8 @@ def curve(run: RunFolder) -> pd.Series[float]:
 
     Each k is a power of two, so that curves of several lengths keep steps in common.
     """
-    logged = [(e.step, e.value) for e in run.entries() if _is_loss(e)]
+    losses = [entry for entry in run.entries() if entry.key == TRAIN_LOSS]
+    logged = [(entry.step, entry.value) for entry in losses if np.isfinite(entry.value)]
     stride = 1 << ((len(logged) - 1) // POINTS).bit_length()
     kept = [entry for n, entry in enumerate(logged, 1) if n % stride == 0 or n == len(logged)]
     return pd.Series(dict(kept), dtype=float)
@@ -171,11 +172,3 @@ def _settings(tree: Mapping[str, Any]) -> dict[str, str]:
     texts = {name: str(value) for name, value in dotted(tree)}
     routes = (f"{RouteSpec(**r).in_full} s={r['rate']}" for r in tree.get("routes", ()))
     return texts | {"routes": " + ".join(routes) or "none"}
-
-
-def _is_loss(entry: Entry) -> bool:
-    return entry.key == TRAIN_LOSS and bool(np.isfinite(entry.value))
-
-
-def _whole(run: RunFolder) -> bool:
-    return (run.path / "spec.yaml").exists()

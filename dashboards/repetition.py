@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections import Counter
 from typing import Any
 
 import yaml
 
 from tread_lab.config.labels import ROUTE_AXES
-from tread_lab.dashboards.tables import setups_table
+from tread_lab.config.units import counted
 from tread_lab.records.lab import Lab
 from tread_lab.records.stored_plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
-
-KEPT_EMPTY = ("baseline",)  # `null` means that there is none
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes YAML as people do: without anchors."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
 
 
 def repetition(lab: Lab, folder: SweepFolder, plan: StoredPlan, best: str = "") -> dict[str, Any]:
@@ -32,7 +25,7 @@ def repetition(lab: Lab, folder: SweepFolder, plan: StoredPlan, best: str = "") 
         "commands": (f"tread-lab sweep {name}.yaml --name {name}", f"tread-lab report {name}"),
         "file": sweep_file(plan) if plan.sources else "",
         "data": _data_text(plan),
-        "setups": setups_table(lab, plan.runs()),
+        "setups": _setups(lab, plan),
     }
 
 
@@ -69,10 +62,10 @@ def sweep_file(plan: StoredPlan) -> str:
         "evaluate": plan.evaluations_as_written,
         "sampler_axes": None,  # every evaluation is written
     }
-    file = {k: v for k, v in file.items() if k in KEPT_EMPTY or v not in (None, {}, [], "")}
-    first = [k for k in ("question", "experiment") if k in file]
-    ordered = {k: file[k] for k in (*first, *file)}
-    return yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=96)
+    file = {k: v for k, v in file.items() if k == "baseline" or v not in (None, {}, [], "")}
+    ordered = {k: file[k] for k in ("question", "experiment", *file) if k in file}
+    copied = json.loads(json.dumps(ordered))  # equal parts would become anchors
+    return yaml.safe_dump(copied, sort_keys=False, default_flow_style=None, width=96)
 
 
 def _data_text(plan: StoredPlan) -> str:
@@ -86,3 +79,12 @@ def _data_text(plan: StoredPlan) -> str:
         for source, path, digest in sorted(found)
     ]
     return " ".join(texts)
+
+
+def _setups(lab: Lab, plan: StoredPlan) -> list[str]:
+    """Return what runs were trained with, the commonest first: `9 runs: commit ab, Python 3.11`."""
+    counts: Counter[str] = Counter()
+    for run in plan.runs():
+        made = [[a.get(key) for key in ("code", "python", "device")] for a in lab.run(run).origin()]
+        counts.update({"commit {}, Python {}, {}".format(*facts) for facts in made})
+    return [f"{counted(count, 'run')}: {text}" for text, count in counts.most_common()]

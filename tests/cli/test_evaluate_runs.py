@@ -19,7 +19,6 @@ from tread_lab.config import UserError, decode, encode
 from tread_lab.config.errors import Unavailable
 from tread_lab.config.evaluation import (
     EvaluationDefaults,
-    HeldoutSpec,
     SamplerSpec,
     SamplesSpec,
     decode_evaluations,
@@ -80,14 +79,6 @@ def test_unsaid_settings_are_the_experiments(
     assert (found.reference.name if found.reference else None) == compared
 
 
-def test_probe_is_the_sweeps_else_experiments(lab: Lab) -> None:
-    for sweep, pick in ({}, "even"), ({"evaluate": ["heldout_loss at 1"]}, "first"):
-        plan = of_experiment(Lab(lab.root / pick), **sweep)
-        assert plan.tasks[0].defaults == plan.evaluation_defaults
-        (probe,) = named_evaluations(["heldout_loss"], plan.evaluation_defaults, None)
-        assert probe == HeldoutSpec(pick=pick)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -102,14 +93,6 @@ def test_wrong_field_of_evaluation_is_one_line(words: list[str], message: str) -
     with pytest.raises(UserError, match=message) as refusal:
         named_evaluations(words, EvaluationDefaults(), None)
     assert "\n" not in str(refusal.value)
-
-
-def test_evaluation_is_written_as_in_files() -> None:
-    found = named_evaluations(
-        ["{heldout_loss: {images: 64, at: [5, end]}}", "kid@1k"], EvaluationDefaults(), None
-    )
-    written = {"heldout_loss": {"images": 64, "at": [5, "end"]}}
-    assert found == decode_evaluations([written, "kid@1k"]) and len(found) == 3
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Any
 
 import pytest
-import torch
 
 from tests.pretender import Pretender
 from tests.sweep.plans import tiny
@@ -17,7 +15,7 @@ from tread_lab.config.evaluation import HeldoutSpec
 from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.forecast import evaluation_flops_left, task_flops
-from tread_lab.sweep.run_task import Report, run_task
+from tread_lab.sweep.run_task import Report
 from tread_lab.sweep.task import Task
 
 HELDOUT = decode(HeldoutSpec, {"images": 32, "levels": 4})
@@ -55,16 +53,6 @@ def test_earlier_sessions_count_as_done(lab: Lab) -> None:
     work.record(report(fresh, "completed", 6))
     total = task_flops(half) + task_flops(fresh)
     assert share(bars) == pytest.approx(1 - evaluation_flops_left(lab, half) / total)
-
-
-def test_resumed_run_counts_from_its_checkpoint(lab: Lab) -> None:
-    task, bars = Task(tiny(steps=20)), Bars()
-    with closing(run_task(lab, task, torch.device("cpu"))) as steps:  # type: ignore[type-var]
-        while next(steps).step < 15:
-            pass
-    work = TasksDone(bars, [task], lab)
-    work.record(report(task, "train", 11))
-    assert share(bars) == pytest.approx(11 / 20)
 
 
 def test_runs_of_a_search_replace_the_foreseen(lab: Lab) -> None:

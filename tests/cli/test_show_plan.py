@@ -17,7 +17,6 @@ from tread_lab.records.sweep_folder import Judgement, Suggestion
 from tread_lab.sweep.plan import Plan
 
 SPACE = {"route": {"start": "0..3", "end": "4..7"}}
-STAGES = {"heldout_loss": {"images": 8, "levels": 2, "at": [100, "end"]}}
 WIDE = {"route": {"start": "0..2", "end": "1..2"}, "train.batch": [8, 16]}
 SEARCH = {"trials": 6, "startup": 3, "objectives": ["heldout/loss"], "parallel": 3}
 PARENT = {"then": {"routes": [], "train": {"steps": 10}}}
@@ -41,7 +40,6 @@ def shown(plan: Plan, lab: Lab, capsys: pytest.CaptureFixture[str]) -> str:
         ({}, "DiT-12x32/2 (238,980 parameters) on fashion16, 400 steps of 16: 1 baseline, "),
         ({}, "3 runs open, 1 at once; no time is predicted"),
         ({"axes": WIDE, "where": "start < end"}, "not planned: `where` keeps only start < end"),
-        ({"evaluate": [STAGES]}, "every run is measured at 100, end: heldout_loss"),
         ({"axes": {"route": ["2->8"], "rate": [0, 0.5]}}, "1 cell: "),
         ({"axes": {}, "fixed": PARENT, "baseline": None}, "1 parent to start from"),
         ({"axes": {"route": ["2->8"], "bypass": ["route", "sprint"]}}, "238,980 to 241,092 param"),

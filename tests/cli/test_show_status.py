@@ -19,10 +19,9 @@ from tread_lab.cli.show_status import (
     show_unfinished,
     watch_sweep,
 )
-from tread_lab.config import HeldoutSpec, RunSpec, decode
+from tread_lab.config import HeldoutSpec, decode
 from tread_lab.config.load import load_experiment
 from tread_lab.config.sweep import SweepSpec
-from tread_lab.cost import training
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import SweepFolder
@@ -37,22 +36,6 @@ def plan(**sweep: Any) -> Plan:
 
 def placements(**more: Any) -> Plan:
     return plan(axes={"route": {"start": "0..3", "end": "4..9"}, **more}, seeds=[0, 1])
-
-
-def test_costs_that_are_remembered_are_the_costs() -> None:
-    """Beside those of runs that differ in one field alone."""
-    base = {"model": {"depth": 12, "width": 32, "heads": 2}, "routes": ["2->8"]}
-    changes: list[dict[str, Any]] = [
-        {}, {"train": {"steps": 7}}, {"train": {"batch": 8}}, {"precision": "bf16"},
-        {"model": {"depth": 10, "width": 32, "heads": 2}}, {"routes": ["2->7"]},
-        {"routes_until": 0.5}, {"bypass": "sprint"}, {"loss": "ensemble"}, {"seed": 3},
-        {"execution": {"micro_batch": 4}}, {"data": {"classes": 5}}, {"train": {"lr": 1e-5}},
-    ]  # fmt: skip
-    specs = [decode(RunSpec, {**base, **change}) for change in changes]
-    remembered = [training.cost(spec) for spec in specs]
-    for spec, price in zip(specs, remembered):
-        training._COSTS.clear()
-        assert training.cost(spec) == price
 
 
 def test_status_needs_neither_torch_nor_pandas(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -236,22 +235,6 @@ def test_hours_over_is_not_an_interruption(
     assert "interrupted" not in capsys.readouterr().err and drawn == ["s"]
 
 
-@pytest.mark.parametrize(
-    ("setting", "longest_first"),
-    [({}, True), ({"sources": {"sweep": {"hours": 2}}}, True), ({"stop_early": "asha"}, False)],
-)
-def test_longest_run_starts_first(setting: dict[str, Any], longest_first: bool) -> None:
-    axis = {"train.steps": [100, 300, 200]}
-    Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axis, "baseline": None}))
-    planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
-    plan = replace(planned.plan, **setting)
-    open_tasks = plan.open_tasks(planned.lab)
-    queue = launch._queue(planned.lab, plan, open_tasks)
-    tasks = [queue.next() for _ in range(3)]
-    steps = [task.spec.train.steps for task in tasks if task is not None]
-    assert steps == ([300, 200, 100] if longest_first else [100, 300, 200])
-
-
 def test_baselines_come_before_longer_runs() -> None:
     axes = {"route": ["2->8"], "train.steps": [100, 300]}
     Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axes, "seeds": [0, 1]}))
@@ -259,20 +242,3 @@ def test_baselines_come_before_longer_runs() -> None:
     queue = launch._queue(planned.lab, planned.plan, planned.plan.open_tasks(planned.lab))
     tasks = [task for _ in range(8) if (task := queue.next()) is not None]
     assert [bool(task.spec.routes) for task in tasks] == [False] * 4 + [True] * 4
-
-
-def test_search_runs_beside_finished_grid(
-    pretended: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tree = {
-        **{"experiment": "tiny", "baseline": None, "evaluate": []},
-        "axes": {"route": {"start": "0..3", "end": "3..3"}},
-    }
-    search = {"search": {"sampler": "random", "trials": 2, "objectives": ["cost/train_flops"]}}
-    how = ["--executor", "inline", "--device", "cpu", "--tracker=none"]
-    for name, more in {"grid": {}, "searched": search}.items():
-        Path(f"{name}.yaml").write_text(json.dumps({**tree, **more}))
-        assert main(["sweep", f"{name}.yaml", *how]) == 0, capsys.readouterr().err
-    assert "no run is open" in capsys.readouterr().err
-    suggested = Lab.at("lab").sweep("searched").suggestions()
-    assert len(list(suggested)) == 2

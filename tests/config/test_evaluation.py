@@ -18,7 +18,6 @@ from tread_lab.config.evaluation import (
     at_steps,
     check_solver,
     decode_evaluations,
-    respaced,
 )
 from tread_lab.config.metrics import (
     DINOV2,
@@ -74,7 +73,6 @@ def test_solvers_belong_to_their_process() -> None:
     assert SamplerSpec(solver="sde").last_step == 0.04
     assert SamplerSpec(solver="sde", last_step=0.1).last_step == 0.1
     assert signature(SamplerSpec(last_step=0.1)) == signature(SamplerSpec())
-    assert respaced(1) == [999]
 
 
 def test_metrics_of_equal_images_share_an_evaluation() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.train.runs import imagenet
 from tread_lab.config import DDPMSpec, ModelSpec, RunSpec, TrainSpec, decode
 from tread_lab.config.recipe import ExecutionSpec
+from tread_lab.cost import training
 from tread_lab.cost.blocks import block_cost
 from tread_lab.cost.report import report
 from tread_lab.cost.training import cost
@@ -128,3 +130,19 @@ def test_second_pass_is_kept_for_backward() -> None:
     blocks = 11 * kept(model, 256, 2) + kept(model, 256, 4)  # block 9 is in fp32
     ends = 256 * (2 * 384 * 4 + 384 * 2) + 32 * 384 + 3 * 4 * 4 * 32**2
     assert twice.activation_bytes - once.activation_bytes == blocks + ends
+
+
+def test_remembered_costs_are_the_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside those of runs that differ in one field alone."""
+    base = {"model": {"depth": 12, "width": 32, "heads": 2}, "routes": ["2->8"]}
+    changes: list[dict[str, Any]] = [
+        {}, {"train": {"steps": 7}}, {"train": {"batch": 8}}, {"precision": "bf16"},
+        {"model": {"depth": 10, "width": 32, "heads": 2}}, {"routes": ["2->7"]},
+        {"routes_until": 0.5}, {"bypass": "sprint"}, {"loss": "ensemble"}, {"seed": 3},
+        {"execution": {"micro_batch": 4}}, {"data": {"classes": 5}}, {"train": {"lr": 1e-5}},
+    ]  # fmt: skip
+    specs = [decode(RunSpec, {**base, **change}) for change in changes]
+    remembered = [cost(spec) for spec in specs]
+    for spec, price in zip(specs, remembered):
+        monkeypatch.setattr(training, "_COSTS", {})
+        assert cost(spec) == price

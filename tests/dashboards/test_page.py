@@ -51,7 +51,7 @@ def test_failures_name_reason_and_remedy(paper_lab: Lab) -> None:
     assert "lower train.lr" in found["diverged"]["remedy"]
 
 
-def test_a_file_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
+def test_file_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(specs=True, pictures=True))
     path = lab.sweep("placement").plan_path
     plan = json.loads(path.read_text())
@@ -90,8 +90,8 @@ def test_two_sweeps_are_paired_by_seed(tmp_path: Path) -> None:
         )
     metric, rows = versus(lab, "a", "b")
     assert metric == GAP_HELDOUT and len(rows) == 3
-    assert rows["same"].all()  # equal settings are one run, whatever sweep asks for it
-    assert "shared" in versus_file(lab, "a", "b")
+    assert not rows["value"].any()  # equal settings are one run, whatever sweep asks for it
+    assert "b minus a" in versus_file(lab, "a", "b")
     write_sweep(tmp_path, small(name="c", routes=((1, 1),)))
     with pytest.raises(UserError, match="share a measured cell"):
         versus(lab, "a", "c")

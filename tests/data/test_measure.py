@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.data.conftest import LATENTS, MEMBERS, npy, write_tar
+from tests.data.conftest import LATENTS
 from tread_lab.data.latents import write_manifest
 from tread_lab.data.measure import faults, measure
 from tread_lab.data.source import open_store
@@ -98,14 +98,3 @@ def test_held_out_arrays_are_verified(described: Path) -> None:
         "held-out part: labels: must be in 0..6, got others in 1 samples (7)",
         "held-out part: values: must be finite, got others in 1 samples (2)",
     ]
-
-
-def test_tars_with_unreadable_samples_are_faults(shards: Path) -> None:
-    members = [(name, npy(np.zeros((8, 8, 4), "f2")) if ".npy" in name else content)
-               for name, content in MEMBERS[60:]]  # fmt: skip
-    write_tar(shards / "part-02.tar", members)
-    (line,) = faults("shards", shards)
-    assert "part-02.tar: the latent.npy at byte" in line
-    (shards / "part-00.tar").write_bytes((shards / "part-00.tar").read_bytes()[:700])
-    (line,) = faults("shards", shards)
-    assert "part-00.tar: it is damaged" in line

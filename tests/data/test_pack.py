@@ -62,15 +62,6 @@ def test_mirrored_latents_and_statistics_come_along(files: Path, tmp_path: Path)
         packed_from(files, tmp_path / "out")
 
 
-def test_a_stopped_pack_continues(shards: Path, tmp_path: Path) -> None:
-    steps = pack("shards", shards, tmp_path / "out", batch=16)
-    assert [next(steps).done, next(steps).done] == [0, 16]
-    steps.close()
-    assert [step.total for step in pack("shards", shards, tmp_path / "out", batch=16)] == [24] * 3
-    found = everything("latents", tmp_path / "out", scale=1)
-    assert all(map(torch.equal, found, everything("shards", shards)))
-
-
 def test_content_gives_the_source(packed: Path, shards: Path, files: Path, tmp_path: Path) -> None:
     assert source_of(packed) == "latents" and source_of(Path("x.npz")) == "latents"
     assert source_of(shards) == "shards" and source_of(Path("data/*.tar")) == "shards"

@@ -67,20 +67,6 @@ def test_no_folder_of_ancestors_is_exported() -> None:
     assert signature(without_folders(spec)) == signature(spec)
 
 
-def test_loaded_export_measures_the_same(
-    lab: Lab, weights: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = load_exported(weights)
-    assert (signature(model.spec), model.step) == (signature(RUN), 6)
-    here = ["--root", str(lab.root), "--json"]
-    named = "heldout_loss"
-    assert main(["evaluate", str(weights), named, *here]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
-    assert main(["evaluate", signature(RUN), named, *here]) == 0
-    (other,) = json.loads(capsys.readouterr().out)
-    assert {**row, "run": other["run"]} == other
-
-
 def test_results_count_for_their_weights_alone(lab: Lab, weights: Path, tmp_path: Path) -> None:
     """Newer weights are put into the folder of an export that has been measured."""
     exported = RunFolder(shutil.copytree(weights, tmp_path / "weights"))
@@ -140,9 +126,6 @@ def test_nothing_is_written_over(lab: Lab, weights: Path, tmp_path: Path) -> Non
     save_file({"pos_embed": torch.ones(2)}, broken / "model.safetensors")
     with pytest.raises(UserError, match=r"^weights in .*broken do not fit its spec: size mismatch"):
         load_exported(broken)
-    (untrained := lab.run_of(RUN).sibling("new")).create(RUN)
-    with pytest.raises(UserError, match=r"^run new has no usable checkpoint in .*checkpoints$"):
-        trained(untrained, CPU)
     (broken / "model.safetensors").write_bytes(b"cut")
     with pytest.raises(UserError, match="export the run again"):
         load_exported(broken)

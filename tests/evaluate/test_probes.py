@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.train.runs import CPU, finished, lab_with_a_run, small_run
+from tests.train.runs import CPU, finished, small_run
 from tread_lab import draws
 from tread_lab.config import HeldoutSpec, SimilaritySpec, UserError
 from tread_lab.diffusion import build_process
-from tread_lab.evaluate.measuring import measuring
 from tread_lab.evaluate.probes import (
     BATCH,
     check_probe,
@@ -120,16 +117,6 @@ def test_untrained_network_has_the_loss_of_zeros(process: str) -> None:
     model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
     losses = finished(heldout_losses(model, samples, HeldoutSpec(images=4, levels=2)))  # type: ignore[arg-type]
     assert losses.zero == pytest.approx(losses.dense_ML.mean(), rel=1e-6)
-
-
-def test_more_images_than_held_out_are_refused(tmp_path: Path) -> None:
-    folder = lab_with_a_run(tmp_path).run_of(small_run())
-    line = (
-        "evaluate: heldout_loss of 10001 images, and the data hold out 10000;"
-        " write {heldout_loss: {images: 10000}}"
-    )
-    with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
-        next(measuring(folder, HeldoutSpec(images=10_001, pick="even"), CPU))
 
 
 class Broken(Noise):

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 from tests.four_sweeps import made_frame
+from tread_lab.config import UserError
 from tread_lab.records.run_state import RunState
 from tread_lab.results import NO_RESULT, cells_frame, of_baseline, with_delta
-from tread_lab.results.cells import disturbed
+from tread_lab.results.cells import disturbed, own_metrics, require_metric
 
 
 def rows(**columns: list[Any]) -> pd.DataFrame:
@@ -27,7 +28,7 @@ def rows(**columns: list[Any]) -> pd.DataFrame:
     return pd.DataFrame({**fixed, **columns})
 
 
-def test_the_one_measured_seed_keeps_its_interval_over_images_if_its_losses_are_readable() -> None:
+def test_one_seed_keeps_its_image_interval() -> None:
     none = np.nan
     gaps = {
         "gap/x": [0.5, none, 0.25, none],
@@ -60,7 +61,7 @@ ALONE = NO_RESULT[RunState.DIVERGED]
         ("completed failed", [ALONE, "own"], "failed", "own"),
     ],
 )
-def test_a_cell_is_as_its_worst_seed(
+def test_cell_is_as_its_worst_seed(
     states: str, reasons: list[str], state: str, reason: str
 ) -> None:
     trials = rows(state=["completed", *states.split()], reason=["", *reasons])
@@ -69,7 +70,7 @@ def test_a_cell_is_as_its_worst_seed(
     assert cell["completed"] == 1 + states.count("completed")
 
 
-def test_cells_stand_in_the_order_of_the_plan_and_baselines_apart() -> None:
+def test_cells_are_in_plan_order() -> None:
     trials = rows(role=["baseline", "trial", "trial", "trial"], cell=["z", "b", "z", "a"])
     assert cells_frame(rows(seed=[3, 3]))["seeds"].tolist() == [2]  # beside two baselines
     found = cells_frame(trials)
@@ -78,7 +79,7 @@ def test_cells_stand_in_the_order_of_the_plan_and_baselines_apart() -> None:
     ]  # fmt: skip
 
 
-def test_a_mean_says_how_many_seeds_it_is_of() -> None:
+def test_mean_counts_its_seeds() -> None:
     numbers = {"a/x": [1.0, np.nan, 3.0], "b/x": [np.nan, 0.5, np.nan]}
     (cell,) = cells_frame(rows(**numbers)).to_dict("records")
     assert (cell["seeds"], cell["completed"]) == (3, 3)
@@ -86,7 +87,7 @@ def test_a_mean_says_how_many_seeds_it_is_of() -> None:
     assert (cell["b/x"], cell["b/x:n"], cell["b/x:unit"]) == (0.5, 1, "")
 
 
-def test_a_difference_is_to_the_own_baseline_and_a_baseline_has_none() -> None:
+def test_difference_is_to_own_baseline() -> None:
     trials = rows(run=["a", "b", "c", "d"], baseline=[None, "a", None, "c"], x=[1.0, 4.0, 2.0, 8.0])
     assert of_baseline(trials, "x").fillna(-1).tolist() == [-1, 1.0, -1, 2.0]
     delta = with_delta(trials, "x")["delta/x"]
@@ -95,7 +96,7 @@ def test_a_difference_is_to_the_own_baseline_and_a_baseline_has_none() -> None:
     assert of_baseline(twice, "x").fillna(-1).tolist() == [-1, 1.0, -1, 2.0] * 2
 
 
-def test_a_speed_up_beyond_its_flops_or_far_from_the_others_is_disturbed() -> None:
+def test_implausible_speed_up_is_disturbed() -> None:
     """Predicted 1.44, 1.52, 1.23 and 1.27; the second and the third are no facts."""
     flops = [144.0, 100.0, 144 / 1.52, 144 / 1.23, 144 / 1.27]
     spent = {"cost/train_flops": flops}
@@ -111,3 +112,29 @@ def test_a_speed_up_beyond_its_flops_or_far_from_the_others_is_disturbed() -> No
     assert not disturbed(other).any()
     assert disturbed(frame.assign(precision="bf16")).any()
     assert not disturbed(frame.drop(columns=seconds)).any()
+
+
+def test_foreign_metrics_are_not_own() -> None:
+    frame = pd.DataFrame(
+        {
+            "state": ["completed", "completed", "failed"],
+            "a/x": [1.0, None, None],
+            "b/x": [1.0, 2.0, None],
+            "c/x": [1.0, None, None],
+        }
+    )
+    frame.attrs["foreign"] = ("a/x", "b/x")
+    assert own_metrics(frame) == ["b/x", "c/x"]
+    frame.attrs.clear()
+    assert own_metrics(frame) == ["a/x", "b/x", "c/x"]
+
+
+def test_absent_metric_has_a_near_miss() -> None:
+    frame = pd.DataFrame(columns=["gap/b:low", "gap/bc", "seed"])
+    require_metric(frame, "gap/bc")
+    with pytest.raises(UserError, match=r"no metric 'gap/b:lo' in this sweep.*gap/bc"):
+        require_metric(frame, "gap/b:lo")
+    with pytest.raises(UserError, match=r"^no metric 'seed' in this sweep \(known: gap/bc\)$"):
+        require_metric(frame, "seed")
+    with pytest.raises(UserError, match="no metric 'gap/bc:low' in this sweep"):
+        require_metric(frame.assign(**{"gap/bc:low": 0.0}), "gap/bc:low")

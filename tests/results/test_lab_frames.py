@@ -38,7 +38,7 @@ def test_the_nearest_lab_above_is_opened(in_folder: Path, monkeypatch: pytest.Mo
     assert open_lab(in_folder / "lab").sweeps == ["near"]
 
 
-def test_gaps_have_a_row_for_each_trial_that_was_measured(tmp_path: Path) -> None:
+def test_each_measured_trial_has_a_gap(tmp_path: Path) -> None:
     states = {(5, 8): RunState.FAILED}
     lab = write_sweep(tmp_path, small(name="s", seeds=(0, 1), states=states))
     sweep = open_lab(lab.root).sweep("s")
@@ -56,7 +56,7 @@ def test_gaps_have_a_row_for_each_trial_that_was_measured(tmp_path: Path) -> Non
     assert len(none_measured) == 0 and list(none_measured.columns) == [*GAP_COLUMNS]
 
 
-def test_a_notebook_opens_the_sweep_that_the_environment_names(
+def test_environment_names_a_notebooks_sweep(
     in_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_sweep(in_folder / "lab", small(name="s"))
@@ -75,7 +75,7 @@ def test_a_notebook_opens_the_sweep_that_the_environment_names(
         open_sweep("s")
 
 
-def test_the_runs_of_a_lab_stand_by_name_with_their_attempts_and_reasons(tmp_path: Path) -> None:
+def test_runs_have_attempts_and_reasons(tmp_path: Path) -> None:
     lab = open_lab(tmp_path)
     for seed, reason in enumerate(("out of memory\nmore", "")):
         folder = lab.lab.run_of(small_run(seed=seed))
@@ -94,7 +94,7 @@ def test_the_runs_of_a_lab_stand_by_name_with_their_attempts_and_reasons(tmp_pat
     ]
 
 
-def test_a_folder_without_sweeps_is_no_lab_and_an_absent_one_is_named(in_folder: Path) -> None:
+def test_folder_without_sweeps_is_no_lab(in_folder: Path) -> None:
     (in_folder / "lab" / "runs").mkdir(parents=True)
     assert nearest_lab() is None
     (in_folder / "lab" / "sweeps").mkdir()
@@ -103,7 +103,7 @@ def test_a_folder_without_sweeps_is_no_lab_and_an_absent_one_is_named(in_folder:
         open_lab(in_folder / "absent")
 
 
-def test_the_log_of_each_run_is_read_once_in_the_order_of_the_plan(tmp_path: Path) -> None:
+def test_history_follows_the_plan(tmp_path: Path) -> None:
     routes = [f"{start}->8" for start in (7, 2, 5, 0, 6, 3, 1, 4)]
     tree = {"experiment": "tiny", "axes": {"route": routes, "rate": [0, 0.5]}}
     base = Experiment(name="tiny", run=encode(tiny_spec((2, 8))))

@@ -20,9 +20,7 @@ def test_device_hours_stand_beside_flops(paper_frame: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("parents", "flops"), [([0] * 3, 0.5), ([9] * 3, 0.5), ([0, 9, 9], 2.75), ([0, None, 9], 0.5)]
 )
-def test_parents_count_where_they_differ_and_all_are_recorded(
-    parents: list[float | None], flops: float
-) -> None:
+def test_unequal_parents_count_as_cost(parents: list[float | None], flops: float) -> None:
     own = [4.0, 2.0, 3.0]
     whole = [None if p is None else p + x for p, x in zip(parents, own)]
     costs = {"cost/train_flops": own, "cost/family_flops": whole, "cost/device_hours": own}
@@ -44,7 +42,7 @@ def test_each_trial_is_divided_by_its_own_baseline(metered_frame: pd.DataFrame) 
     assert share == pytest.approx((0.75 + 0.5) / 2)
 
 
-def test_the_hours_of_a_cell_are_disturbed_where_those_of_any_seed_are(
+def test_one_disturbed_seed_marks_its_cell(
     seeds_frame: pd.DataFrame,
 ) -> None:
     frame = seeds_frame.copy()
@@ -62,7 +60,7 @@ def test_texts_from_records_cannot_break_a_table() -> None:
     assert r"50\% of \textbackslash x\_1 \& more \#2" in to_latex(texts)
 
 
-def test_equal_cells_share_a_rank_and_stand_in_plan_order() -> None:
+def test_equal_cells_share_a_rank() -> None:
     losses: list[float | None] = [float(k % 2) for k in range(61)]
     losses[3] = None
     names = [f"{k}->8" for k in range(1, 61)]
@@ -72,7 +70,7 @@ def test_equal_cells_share_a_rank_and_stand_in_plan_order() -> None:
     assert table["rank"].fillna(-1).tolist() == [1] * 31 + [32] * 29 + [-1]
 
 
-def test_a_score_without_a_sign_is_in_ascending_order_and_has_no_rank() -> None:
+def test_metric_without_direction_has_no_rank() -> None:
     frame = made_frame(
         "dense", "2->8", "0->4", **{"gap/train": [None, 2.0, 1.0], "is@1k": [1.0, 2.0, 3.0]}
     )

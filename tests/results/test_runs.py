@@ -56,7 +56,7 @@ def test_rows_are_the_plans_trials_in_order(mixed: Lab) -> None:
     assert kinds == ["Int64", "Int64", "float64"]  # whole beside a baseline without
 
 
-def test_a_trial_without_routes_of_its_own_keeps_the_place_that_its_axes_name(mixed: Lab) -> None:
+def test_dense_trial_keeps_its_axes_place(mixed: Lab) -> None:
     plan = read_json(mixed.sweep("placement").plan_path)
     dense = {**plan["trials"][0], "role": "trial", "cell": {"start": 2, "end": 8, "rate": 0.0}}
     routed = plan["trials"][-1]["spec"]
@@ -79,7 +79,7 @@ def test_only_completed_runs_have_numbers(mixed: Lab) -> None:
     assert frame.loc[frame["state"] == "completed", "heldout/loss"].notna().all()
 
 
-def test_without_its_baseline_a_trial_has_no_gap_to_it(tmp_path: Path) -> None:
+def test_lost_baseline_leaves_no_gap(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(states={None: "failed"}))
     run = lab.run_of(tiny_spec((2, 8)))
     run.reopen()
@@ -90,7 +90,7 @@ def test_without_its_baseline_a_trial_has_no_gap_to_it(tmp_path: Path) -> None:
     assert found["gap/route"] == pytest.approx(train_gap((2, 8)) - heldout_gap((2, 8)))
 
 
-def test_an_evaluation_of_another_sweep_leaves_the_planned_name_alone(tmp_path: Path) -> None:
+def test_foreign_evaluation_keeps_planned_names(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     sampler = SamplerSpec(guidance=GuidanceSpec(weight=3.5))
     other = SamplesSpec(metrics=("fd",), count=1000, sampler=sampler)
@@ -113,7 +113,7 @@ def test_an_evaluation_of_another_sweep_leaves_the_planned_name_alone(tmp_path: 
     ("lacking", "problem", "key"),
     [([], "", "gap/heldout"), ([(0, 4)], "", FD), ([(0, 4)], "no finite number", "gap/heldout")],
 )
-def test_losses_of_another_sweep_are_compared_where_every_run_has_them_or_can_have_none(
+def test_foreign_losses_compare_complete_sweeps(
     lacking: list[Route], problem: str, key: str, tmp_path: Path
 ) -> None:
     lab = write_sweep(tmp_path, small())
@@ -137,7 +137,7 @@ def test_losses_of_another_sweep_are_compared_where_every_run_has_them_or_can_ha
     assert row(frame, (0, 4))["reason"] == problem and row(frame, (2, 8))["reason"] == ""
 
 
-def test_a_row_has_the_steps_of_its_run_and_what_pairing_kept(mixed: Lab) -> None:
+def test_row_has_steps_and_kept_variance(mixed: Lab) -> None:
     frame = trials_frame(mixed, "placement")
     assert [row(frame, route)["steps_done"] for route in ((2, 8), (0, 4))] == [400, 200]
     assert str(frame["steps_done"].dtype) == str(frame["start"].dtype) == "Int64"
@@ -163,7 +163,7 @@ def test_problems_of_losses_come_before_ends_of_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["diverged", "interrupted", "stopped"])
-def test_a_reopened_run_shows_its_state_and_no_numbers(tmp_path: Path, state: str) -> None:
+def test_reopened_run_has_no_numbers(tmp_path: Path, state: str) -> None:
     lab = write_sweep(tmp_path, small())
     run = lab.run_of(tiny_spec((2, 8)))
     run.reopen()

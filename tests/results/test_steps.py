@@ -64,9 +64,7 @@ def frame(done: tuple[Lab, Plan]) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("phase", [{"routes_until": 4}, {"routes_from": 3}])
-def test_what_a_step_has_cost_is_not_guessed_where_steps_differ(
-    phase: dict[str, int], lab: Lab
-) -> None:
+def test_cost_of_unequal_steps_is_unknown(phase: dict[str, int], lab: Lab) -> None:
     """By its share of the steps, a stage before dense steps would count too many FLOPs."""
     carry_out(lab, *planned(lab, "phase", [2, "end"], fixed=phase).open_tasks(lab))
     costs = steps_frame(lab, "phase").set_index(["role", "step"])["cost/train_flops"]
@@ -75,7 +73,7 @@ def test_what_a_step_has_cost_is_not_guessed_where_steps_differ(
     assert np.isnan(costs["trial", 2]) and costs["trial", 6] < whole
 
 
-def test_a_step_is_measured_as_the_end_of_a_run_of_that_length(
+def test_stage_equals_the_shorter_run(
     done: tuple[Lab, Plan], frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     """With a constant rate and a fixed decay the first steps of both runs are the same."""
@@ -94,7 +92,7 @@ def test_gaps_are_to_the_baseline_at_the_same_step(frame: pd.DataFrame) -> None:
     assert len(set(gap[3:])) == 3
 
 
-def test_matched_runs_of_a_constant_rate_have_rows_at_equal_steps_too(tmp_path: Path) -> None:
+def test_matched_runs_also_compare_equal_steps(tmp_path: Path) -> None:
     lab, more = Lab.at(tmp_path), {"match": "train_flops", "axes": {"route": ["0->1", "1->1"]}}
     carry_out(lab, *planned(lab, "matched", ["baseline", "end"], **more).open_tasks(lab))
     at_end, at_six = trials_frame(lab, "matched"), equal_steps_frame(lab, "matched")
@@ -130,9 +128,7 @@ def test_matched_runs_of_a_constant_rate_have_rows_at_equal_steps_too(tmp_path: 
 @pytest.mark.parametrize(
     "fixed", [{"train": {"schedule": "sqrt_decay"}}, {"train": {"warmup": 0.4}}]
 )
-def test_a_stage_of_a_run_that_follows_its_length_is_not_compared_with_a_shorter_run(
-    fixed: dict[str, Any], tmp_path: Path
-) -> None:
+def test_decaying_stage_is_no_shorter_run(fixed: dict[str, Any], tmp_path: Path) -> None:
     lab, more = Lab.at(tmp_path), {"match": "train_flops", "axes": {"route": ["0->1"]}}
     carry_out(lab, *planned(lab, "decaying", [6, "end"], fixed=fixed, **more).open_tasks(lab))
     assert equal_steps_frame(lab, "decaying") is None
@@ -144,7 +140,7 @@ def test_a_stage_of_a_run_that_follows_its_length_is_not_compared_with_a_shorter
     assert rows["heldout/loss"].notna().all()
 
 
-def test_a_trial_that_is_not_completed_has_one_row_without_a_step(tmp_path: Path) -> None:
+def test_failed_trial_has_one_row(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(stages=(100, 200), states={(2, 8): "failed"}))
     frame = steps_frame(lab, "placement")
     assert frame["step"].fillna(-1).tolist() == [100, 200, 400] * 2 + [-1] + [100, 200, 400]
@@ -162,7 +158,7 @@ def test_a_trial_that_is_not_completed_has_one_row_without_a_step(tmp_path: Path
     assert np.isnan(first["throughput/images_per_s"]) and last["throughput/images_per_s"] == 500.0
 
 
-def test_device_hours_are_of_all_devices_of_a_run(tmp_path: Path) -> None:
+def test_device_hours_count_all_devices(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(stages=(100, 200)))
     hours = steps_frame(lab, "placement")["cost/device_hours"]
     first = lab.run(lab.sweep("placement").plan().trials[0].run)

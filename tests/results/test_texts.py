@@ -74,7 +74,7 @@ def sweeps(draw: st.DrawFn) -> tuple[Synthetic, dict[str, Any]]:
 )
 @given(made=sweeps(), metric=st.sampled_from(["", FD]))
 @example(made=(small(routes=ROUTES, seeds=(0, 1), states=ALONE), {}), metric="")
-def test_every_number_of_a_cell_is_one_text_wherever_it_stands(
+def test_every_number_is_one_text_everywhere(
     made: tuple[Synthetic, dict[str, Any]],
     metric: str,
     capsys: pytest.CaptureFixture[str],
@@ -172,7 +172,7 @@ def of_panels(frame: pd.DataFrame) -> Shown:
 
 def of_page(lab: Lab, name: str, key: str) -> Shown:
     found = contents(lab, name)
-    names, table = found["names"], found["ranking"]
+    names, table = [cell for _, cell in found["numbers"]], found["ranking"]
     yield from of_rows(key, [names[k] for k in table.cells], table.heads, table.rows)
     named = {metric_label(metric): metric for metric in COSTS}
     for cell, *texts in found["cost"].rows if found["cost"] else ():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.faults.drivers import eventually
 from tests.tracking.conftest import SAMPLES, Sweeps
 from tests.tracking.test_store import free_port
 from tread_lab.config import RunSpec, UserError
@@ -30,9 +28,9 @@ from tread_lab.records.metric_names import mlflow_name
 
 @contextlib.contextmanager
 def server(
-    folder: Path, port: int, store: str = "", artifacts: str = "", option: str = "", **more: str
+    folder: Path, port: int, option: str = "", **more: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A real MLflow server on loopback, killed at the end; its store is a SQLite file by default.
+    """A real MLflow server on loopback, killed at the end; its store is a SQLite file.
 
     Args:
         option: one more of its command.
@@ -40,8 +38,8 @@ def server(
     """
     command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
     command += [option] if option else []
-    command += ["--backend-store-uri", store or f"sqlite:///{folder}/server.db"]
-    command += ["--artifacts-destination", artifacts or str(folder / "artifacts")]
+    command += ["--backend-store-uri", f"sqlite:///{folder}/server.db"]
+    command += ["--artifacts-destination", str(folder / "artifacts")]
     environment = {
         **os.environ,
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
@@ -75,7 +73,6 @@ def answers(port: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.long  # a whole sweep meets such a server in tests/faults/test_mlflow.py
 @pytest.mark.timeout(1800)  # two servers, which a busy machine is slow to start
 @pytest.mark.fault(
     14, survived="the next sync goes on; every metric, parameter and file equals the records"
@@ -83,33 +80,31 @@ def answers(port: int) -> bool:
 def test_a_server_killed_in_the_middle_of_a_sync(
     lab: Lab, sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one that keeps runs in PostgreSQL and artifacts in S3."""
     from tread_lab.tracking.mlflow_tracker import SENT, MlflowClient, MlflowTracker
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "600")  # a busy machine answers late
     specs, port = sweeps.complete(), free_port()
     tracker = MlflowTracker(lab, f"http://127.0.0.1:{port}")
     calls, send = itertools.count(1), MlflowClient.log_batch
-    with postgresql() as place:
-        with server(tmp_path, port, **place) as process, monkeypatch.context() as patch:
+    with server(tmp_path, port) as process, monkeypatch.context() as patch:
 
-            def killing(*arguments: Any) -> None:
-                if next(calls) == 2:
-                    kill(process)
-                send(*arguments)
+        def killing(*arguments: Any, **options: Any) -> None:
+            if next(calls) == 2:
+                kill(process)
+            send(*arguments, **options)
 
-            patch.setattr(MlflowClient, "log_batch", killing)
-            with pytest.raises(UserError, match="no MLflow server answers"):
-                tracker.sync("placement")
-        with server(tmp_path, port, **place):
-            client = MlflowClient(f"http://127.0.0.1:{port}")
-            (experiment,) = client.search_experiments(filter_string="name = 'placement'")
-            begun = client.search_runs([experiment.experiment_id])
-            assert begun and len([run for run in begun if SENT in run.data.tags]) < len(specs)
+        patch.setattr(MlflowClient, "log_batch", killing)
+        with pytest.raises(UserError, match="no MLflow server answers"):
             tracker.sync("placement")
-            assert tracker.sync("placement") == {"unchanged": len(specs)}
-            stored = client.search_runs([experiment.experiment_id])
-            found = {run.data.tags["signature"]: as_stored(client, run) for run in stored}
+    with server(tmp_path, port):
+        client = MlflowClient(f"http://127.0.0.1:{port}")
+        (experiment,) = client.search_experiments(filter_string="name = 'placement'")
+        begun = client.search_runs([experiment.experiment_id])
+        assert begun and len([run for run in begun if SENT in run.data.tags]) < len(specs)
+        tracker.sync("placement")
+        assert tracker.sync("placement") == {"unchanged": len(specs)}
+        stored = client.search_runs([experiment.experiment_id])
+        found = {run.data.tags["signature"]: as_stored(client, run) for run in stored}
     assert len(stored) == len(specs)
     assert found == as_recorded(lab, specs)
 
@@ -140,46 +135,6 @@ def as_stored(client: Any, run: Any) -> tuple[Any, ...]:
     return sorted((m.key, m.step, m.value) for m in history), run.data.params, files
 
 
-@contextlib.contextmanager
-def postgresql() -> Iterator[dict[str, str]]:
-    """A database cluster of its own, and an S3 of moto's for the artifacts."""
-    for module in ("psycopg2", "boto3", "moto"):
-        pytest.importorskip(module)
-    if shutil.which("initdb") is None:
-        pytest.skip("PostgreSQL's initdb is not on PATH")
-    as_user = [] if os.geteuid() else ["runuser", "-u", "postgres", "--"]
-    port, s3_port = free_port(), free_port()
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        if as_user:
-            shutil.chown(folder, "postgres")
-        data = [f"--pgdata={folder}/data"]
-
-        def postgres(*command: str) -> None:
-            subprocess.run([*as_user, *command], check=True, stdout=subprocess.DEVNULL, cwd=folder)
-
-        postgres("initdb", *data, "--auth=trust", "--username=postgres", "--no-sync")
-        settings = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-        log = f"--log={folder}/log"
-        postgres("pg_ctl", *data, "--wait", f"--options={settings}", log, "start")
-        stack.callback(postgres, "pg_ctl", *data, "--mode=immediate", "stop")
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        moto = [sys.executable, "-m", "moto.server", f"-p{s3_port}"]
-        s3 = subprocess.Popen(moto, **quiet)  # type: ignore[call-overload]
-        stack.callback(s3.wait)
-        stack.callback(s3.kill)
-        endpoint = f"http://127.0.0.1:{s3_port}"
-        eventually(lambda: made_bucket(f"{endpoint}/lab"), 60)
-        yield {
-            "option": in_docker()["option"],
-            "store": f"postgresql+psycopg2://postgres@127.0.0.1:{port}/postgres",
-            "artifacts": "s3://lab",
-            "MLFLOW_S3_ENDPOINT_URL": endpoint,
-            "AWS_ACCESS_KEY_ID": "a",
-            "AWS_SECRET_ACCESS_KEY": "b",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }
-
-
 def in_docker() -> dict[str, str]:
     """How the containers' MLflow is served: the last option of its command, and its hosts."""
     compose = yaml.safe_load((Path(__file__).parents[2] / "docker/compose.yaml").read_text())
@@ -204,11 +159,3 @@ def test_the_containers_server_starts_without_a_home_and_refuses_other_hosts(
             except urllib.error.HTTPError as error:
                 codes.append(error.code)
     assert codes == [200, 200, 403]
-
-
-def made_bucket(url: str) -> bool:
-    try:
-        urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=5).close()
-        return True
-    except OSError:
-        return False

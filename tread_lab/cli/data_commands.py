@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -239,11 +239,13 @@ def show_images(images: OpenedImages, where: Path) -> None:
     say(f"{len(images.names):,} images of {len(images.classes):,} classes in {where}")
 
 
-def show_steps(steps: Iterable[Steps], noun: str) -> Steps:
+def show_steps(steps: Iterator[Steps], noun: str) -> Steps:
     """Show the steps of a build; return the last one."""
-    from tread_lab.cli.progress import shown
+    from tread_lab.cli.progress import with_progress
 
-    return [*shown(steps, noun)][-1]
+    _, last = with_progress(steps, noun)
+    assert last is not None
+    return last
 
 
 def show_packed(folder: Path, *, as_json: bool) -> None:

@@ -70,7 +70,7 @@ def evaluate_runs(
                 with user_errors.collect():
                     steps = measuring(folder, spec, here, cache=lab.root / "cache", ranks=ranks)
                     noun = "images" if isinstance(spec, SamplesSpec) else "passes"
-                    found = with_progress(steps, noun)
+                    found, _ = with_progress(steps, noun)
                     tree, own = encode(spec), signature(spec)
                     metrics = {names.name(key, own, tree): value for key, value in found.items()}
                     step = {} if spec.step is None else {"step": spec.step}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
@@ -22,7 +22,6 @@ from tread_lab.sweep.runner import ReportHandler
 from tread_lab.sweep.task import Task, kept_share
 
 Step = TypeVar("Step", bound=tuple[int, ...])  # what is done, all there is, and what is damaged
-T = TypeVar("T")
 _LINE_SECONDS = 20.0  # between two lines of progress in a log
 _PERIOD = 3600.0  # seconds over which the speed is averaged
 
@@ -55,33 +54,25 @@ class Bars(Progress):
             say(f"{first.percentage:.0f}%, {first.description}, {self.left} left")
 
 
-def shown(steps: Iterable[Step], noun: str) -> Iterator[Step]:
-    """Yield the steps of the work, and show how much of it is done.
+def with_progress(steps: Iterator[Step], noun: str) -> tuple[Any, Step | None]:
+    """Show how far work is until its end; return what its generator returns, and its last step.
 
     Args:
         noun: what is done.
     """
+    last = None
     with Bars() as bars:
         bar = bars.add_task(noun, total=None)
-        for step in steps:
-            done, total, *damaged = step
+        while True:
+            try:
+                last = next(steps)
+            except StopIteration as end:
+                return end.value, last
+            done, total, *damaged = last
             text = f"{done:,}/{total:,} {noun}"
             text += f", {damaged[0]} damaged" if any(damaged) else ""
             bars.update(bar, total=total, completed=done, description=text)
             bars.note()
-            yield step
-
-
-def with_progress(steps: Generator[tuple[int, int], None, T], noun: str) -> T:
-    """Show how far the work is until its end, as `shown` does; return what it returns."""
-    found: list[T] = []
-
-    def kept() -> Iterator[tuple[int, int]]:
-        found.append((yield from steps))
-
-    for _ in shown(kept(), noun):
-        pass
-    return found[0]
 
 
 @contextmanager

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 
 from rich.console import Console
 from rich.table import Table
 
 from tread_lab.cli.console import ROWS, table
-from tread_lab.config.decode import encode
 from tread_lab.config.evaluation import (
     AT,
-    END,
 )
-from tread_lab.config.labels import MetricNames, cell_text, run_labels
+from tread_lab.config.labels import cell_text, run_labels
 from tread_lab.config.lengths import QUESTIONS
 from tread_lab.config.sweep import SearchSpec
 from tread_lab.config.units import counted, duration, span
@@ -73,7 +70,6 @@ def _lines(
             yield f"{counted(hole.count, 'cell')}{verb}: {hole.why} (e.g. {examples})"
     if plan.stop_early is not None:
         yield STOPS
-    yield from _during_training(plan)
     yield from _trained_again(plan, lab)
     if plan.search_spec is not None:
         yield _search(plan, plan.search_spec, lab)
@@ -84,18 +80,6 @@ def _lines(
         yield disk_line(open_tasks, lab)
     if limit := hours_text(lab.sweep(plan.name), plan.hours):
         yield f"hours: {limit}"
-
-
-def _during_training(plan: Plan) -> Iterator[str]:
-    """Yield what is measured of every run at which steps beside its end."""
-    names = MetricNames(plan.evaluation_defaults)
-    steps: dict[str, list[str]] = {}  # by evaluation
-    for spec in plan.evaluations:
-        label = names.label(encode(replace(spec, step=None)))
-        steps.setdefault(label, []).append(END if spec.step is None else str(spec.step))
-    for label, own in steps.items():
-        if own != [END]:
-            yield f"every run is measured {AT} {', '.join(own)}: {label}"
 
 
 def _trained_again(plan: Plan, lab: Lab) -> Iterator[str]:

@@ -104,12 +104,8 @@ class DataSpec:
 
     def __post_init__(self) -> None:
         """Write out what is implied, and forget what has no effect: equal data are equal specs."""
-        if self.path is not None:
-            settle(self, path=str(Path(self.path).expanduser().absolute()))
         holds, defaults = self.holds, {field.name: field.default for field in fields(self)}
         settle(self, **{n: defaults[n] for n in OPTIONS if n not in holds.options})
-        if self.normalise == holds.normalised:
-            settle(self, normalise=None)
         scale, decoder_scale = self.scale, self.decoder_scale
         if scale is None:
             decoder_scale = decoder_scale or holds.decoder_scale
@@ -117,9 +113,14 @@ class DataSpec:
         own_factor = self.normalised and holds.decoder_scale  # `scale` says nothing of it
         if not holds.latents or (decoder_scale == scale and not own_factor):
             decoder_scale = None
-        if not holds.latents:
-            settle(self, decoder_range="signed")
-        settle(self, scale=scale, decoder_scale=decoder_scale)
+        settle(
+            self,
+            path=self.path and str(Path(self.path).expanduser().absolute()),
+            normalise=None if self.normalise == holds.normalised else self.normalise,
+            scale=scale,
+            decoder_scale=decoder_scale,
+            decoder_range=self.decoder_range if holds.latents else "signed",
+        )
 
     @property
     def holds(self) -> Source:

@@ -54,10 +54,12 @@ Rate = Annotated[float, within("[0, 1)")]
 
 
 class Field(NamedTuple):
-    """A field of a spec: its type with what it is annotated with, and its default."""
+    """A field of a spec: its type with what it is annotated with, its default, and whether
+    signatures leave it out."""
 
     hint: Any
-    default: Any = dataclasses.MISSING
+    default: Any
+    unhashed: bool
 
 
 def decode(cls: type[T], tree: Any, path: str = "") -> T:
@@ -120,6 +122,7 @@ def fields_of(cls: Any) -> dict[str, Field]:
         field.name: Field(
             hints[field.name],
             field.default if field.default_factory is missing else field.default_factory(),
+            field.metadata.get("unhashed", False),
         )
         for field in dataclasses.fields(cls)
     }
@@ -185,6 +188,8 @@ def decode_value(hint: Any, value: Any, path: str) -> Any:
         return None
     if form is tuple:
         return _tuple(parts, value, path)
+    if form in (*_WORDS, Literal):
+        return _scalar(form, parts, value, path)
     if classes := classes_of(hint):
         return _of_kind(classes, value, path)
     if form in (Union, types.UnionType):
@@ -192,9 +197,7 @@ def decode_value(hint: Any, value: Any, path: str) -> Any:
         meant = [part for part in parts if (get_origin(part) or part) is own]
         return decode_value((*meant, *parts)[0], value, path)
     with placed(path):
-        if form in (dict, Mapping):
-            return dict(opened(None, value))
-        return value if form is Any else _scalar(form, parts, value, path)
+        return value if form is Any else dict(opened(None, value))
 
 
 def _tuple(hints: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
@@ -224,16 +227,17 @@ def _of_kind(options: tuple[Any, ...], value: Any, path: str) -> Any:
 
 def _scalar(hint: Any, known: tuple[Any, ...], value: Any, path: str) -> Any:
     if hint is Literal:
-        if (type(value), value) not in [(type(word), word) for word in known]:
-            raise UserError(f"must be one of {', '.join(map(str, known))}, got {shown(value)}")
-        return value
+        if (type(value), value) in [(type(word), word) for word in known]:
+            return value
+        required = f"must be one of {', '.join(map(str, known))}, got {shown(value)}"
+        raise UserError(required).at(path)
     if hint is float and type(value) in (int, float) and math.isfinite(value):
         return float(value) + 0.0  # -0.0 is 0.0
     if hint is int and type(value) is float and value.is_integer():
         return int(value)
     if type(value) is not hint or hint is float:
         remedy = _as_axis(value, path) if hint in (int, float) else ""
-        raise UserError(f"must be {_WORDS[hint]}, got {shown(value)}{remedy}")
+        raise UserError(f"must be {_WORDS[hint]}, got {shown(value)}{remedy}").at(path)
     return value
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import Annotated, Any, Literal, get_args
 
 from tread_lab.config.decode import Count, Positive, decode, encode, opened, settle, within
@@ -91,9 +90,7 @@ def at_steps(evaluations: Iterable[EvaluationSpec], steps: int) -> tuple[Evaluat
 
 
 def _at(spec: EvaluationSpec, steps: int) -> EvaluationSpec:
-    step = spec.step
-    if step == BASELINE:  # of a sweep that matches nothing, and of a run of no sweep
-        step = None
+    step = None if spec.step == BASELINE else spec.step  # of a sweep that matches nothing, or none
     if isinstance(step, str):
         step = max(1, round(float(step.removesuffix("%")) / 100 * steps))
     if step is not None and step > steps:
@@ -101,8 +98,7 @@ def _at(spec: EvaluationSpec, steps: int) -> EvaluationSpec:
             f"evaluate: step {step} lies beyond the {steps} steps of training; shares such as"
             f" `{AT} 25%, 50%, {END}` fit runs of any length"
         )
-    step = None if step == steps else step
-    return spec if step == spec.step else replace(spec, step=step)
+    return replace(spec, step=None if step == steps else step)
 
 
 def without_step(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,7 +114,6 @@ def end_signature(tree: Mapping[str, Any]) -> str:
 # Solver -> the one process that it belongs to; `None` for the solvers of any.
 _OF_PROCESS = {"ddim": "ddpm", "ddpm": "ddpm", "sde": "flow", "heun_full": "flow"}
 SOLVERS = Registry[str | None]("solver", {"heun": None, "euler": None, **_OF_PROCESS})
-RESPACED = ("ddpm", "ddim")  # solvers that go in even steps of t
 SIT_LAST_STEP = 0.04  # of SiT's published SDE sampler
 
 
@@ -159,17 +154,6 @@ class SamplerSpec:
             raise UserError(
                 f"sigma_min: must be below sigma_max ({self.sigma_max:g}), got {self.sigma_min:g}"
             )
-
-
-def respaced(n: int) -> list[int]:
-    """Return t - 1 = 999 i / (n - 1), rounded: the steps of a chain that is n long (Nichol &
-    Dhariwal 2021, section 4). As in OpenAI's code the stride is added up in float64, which decides
-    ties; a chain of one step, which has no stride there, starts from pure noise.
-    """
-    if n == 1:
-        return [DDPM_LEVELS - 1]
-    stride = (DDPM_LEVELS - 1) / (n - 1)
-    return [round(t) for t in accumulate([stride] * (n - 1), initial=0.0)]
 
 
 def check_solver(run: RunSpec, sampler: SamplerSpec) -> None:
@@ -331,8 +315,6 @@ def _evaluations(
             options["reference"] = None if reference == HELDOUT else reference
         else:
             options = {**without_step(encode(getattr(usual, kind))), **options}
-        if {AT, "step"} <= {*options}:
-            raise UserError(f"`{AT}` and `step` say the same; leave one")
         steps = steps_of(options.pop(AT)) if AT in options else (options.get("step"),)
     return [decode(KINDS[kind], {**options, "step": step}, path) for step in steps]
 

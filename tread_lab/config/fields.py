@@ -98,7 +98,7 @@ def all_fields(cls: type = RunSpec) -> tuple[str, ...]:
 
 def _walk(cls: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     """Yield the dotted fields below a dataclass, with their types."""
-    for name, (hint, _) in fields_of(cls).items():
+    for name, (hint, *_) in fields_of(cls).items():
         yield prefix + name, hint
         below = "route." if name == "routes" else f"{prefix}{name}."
         for part in classes_of(hint) if cls is not InitSpec else ():

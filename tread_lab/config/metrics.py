@@ -199,8 +199,7 @@ class ReferenceSpec:
             raise UserError(
                 f"name: must be letters and digits, got {self.name!r}. Try imagenet256."
             )
-        if self.path is not None:
-            settle(self, path=str(Path(self.path).expanduser().absolute()))
+        settle(self, path=self.path and str(Path(self.path).expanduser().absolute()))
 
     @property
     def files(self) -> tuple[str, ...]:

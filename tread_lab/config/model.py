@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
@@ -144,7 +145,7 @@ class ModelSpec:
         options = BLOCKS.get(family, {}) | {name: lookup(OPTIONS, name, value) for name in added}
         return {"backbone": backbone, **shape, "patch": int(patch), **options}
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch); heads that
         are not the usual ones, and another state, are said as in `DiT-12x32x4/2`.

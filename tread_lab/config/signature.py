@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-from typing import Any, cast
+from typing import Any
 
 from tread_lab.config.decode import fields_of
 
@@ -32,14 +31,14 @@ def _said(value: Any) -> Any:
     """Return the tree of what a spec says beyond its defaults."""
     if isinstance(value, tuple | list):
         return [_said(item) for item in value]
-    if not dataclasses.is_dataclass(value):
+    if not hasattr(value, "__dataclass_fields__"):
         return value
-    tree, defaults = dict[str, Any](), fields_of(cast(Any, type(value)))
-    for field in dataclasses.fields(value):
-        own, default = getattr(value, field.name), defaults[field.name].default
-        is_usual = own == default and field.name != "kind" and not dataclasses.is_dataclass(own)
-        if is_usual or field.metadata.get("unhashed"):
+    tree = dict[str, Any]()
+    for name, field in fields_of(type(value)).items():
+        own = getattr(value, name)
+        is_part = hasattr(own, "__dataclass_fields__")
+        if field.unhashed or (own == field.default and name != "kind" and not is_part):
             continue
         said = _said(own)
-        tree |= {} if said == {} and type(own) is type(default) else {field.name: said}
+        tree |= {} if said == {} and type(own) is type(field.default) else {name: said}
     return tree

@@ -171,7 +171,9 @@ class SweepSpec:
     plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        settle(self, seeds=_seeds(self.seeds), variants=dict(_variants(self.variants)))
+        where = [self.where] if isinstance(self.where, str) else self.where or ()
+        settle(self, where=tuple(where), seeds=_seeds(self.seeds))
+        settle(self, variants=dict(_variants(self.variants)))
         for name in ("match", "controls") if self.baseline is None else ():
             if getattr(self, name):
                 raise UserError(f"{name}: requires a baseline. Try leaving out `baseline: null`.")

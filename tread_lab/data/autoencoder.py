@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import hashlib
 import importlib.util
 import math
 import os
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.config.errors import UserError, first_line
+from tread_lab.data.content import hashed, sha256
 from tread_lab.records.durable import read_json
 
 VARIABLE = "TREAD_LAB_AUTOENCODER"
@@ -28,7 +28,6 @@ AT_ONCE = {"cpu": 8 * 256**2, "cuda": 64 * 256**2}
 # by one level at most, bf16 moved some by 15.
 DECODING = {"cuda": "tf32"}
 PixelRange = Literal["signed", "unit"]  # -1..1 as SD's own code feeds it, 0..1 as EDM2's does
-_DIGESTS: dict[tuple[object, ...], str] = {}  # of decoders that this process has read
 
 
 class Autoencoder:
@@ -59,17 +58,10 @@ class Autoencoder:
         self._compare_scale(model.config)
         return model
 
-    @functools.cached_property
+    @property
     def digest(self) -> str:
-        """SHA-256 of the decoder's weights, of the scale and the range, 16 hexadecimal digits; a
-        process reads the same files once."""
-        header = f"{self._scale!r}{'' if self._range == 'signed' else f' {self._range}'}"
-        facts = ((path.name, path.stat()) for path in Path(self._where).glob("*.safetensors"))
-        files = ((name, fact.st_size, fact.st_mtime_ns, fact.st_ino) for name, fact in facts)
-        key = self._where, header, *sorted(files)
-        if key not in _DIGESTS:
-            _DIGESTS[key] = _digest(self._model, header)
-        return _DIGESTS[key]
+        """Digest of the decoder's weights, of the scale and the range, 16 hexadecimal digits."""
+        return hashed([weights_digest(self._where), repr(self._scale), self._range])
 
     @property
     def enlarges(self) -> int | None:
@@ -113,7 +105,7 @@ class Encoder:
     """Encodes images: diffusers' AutoencoderKL in fp32, loaded at once.
 
     Attributes:
-        digest: SHA-256 of its weights, 16 hexadecimal digits.
+        digest: of its weights, 16 hexadecimal digits.
         channels: C of a latent.
         zoom: side of an image over that of its latent.
         scale, shift: `scaling_factor` and `shift_factor` in its own file, `None` where absent: its
@@ -133,7 +125,7 @@ class Encoder:
         self._model = _load(where)
         config = self._model.config
         self.name = Path(where).name if Path(where).is_dir() else where
-        self.digest = _digest(self._model)
+        self.digest = weights_digest(where)
         self.channels = int(config.latent_channels)
         self.zoom = _zoom(config)
         self.scale: float | None = config.get("scaling_factor")
@@ -189,13 +181,10 @@ def _check(where: str) -> None:
         raise UserError(f"autoencoder: {where} holds no config.json; give its folder or hub id")
 
 
-def _digest(model: Any, header: str = "") -> str:
-    """Return a hash of `header` and all weights."""
-    digest = hashlib.sha256(header.encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.cpu().contiguous().numpy().data)
-    return digest.hexdigest()[:16]
+def weights_digest(where: str) -> str:
+    """Return a digest of the files of weights in a folder; of a hub id, its own."""
+    files = sorted(Path(where).glob("*.safetensors"))
+    return hashed(map(sha256, files) if files else [where])
 
 
 def _load(where: str) -> Any:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ def encode(
         "licence": licence,
     }
 
-    def write(parts: Parts, todo: Sequence[range]) -> Iterator[tuple[int, int]]:
+    def write(parts: Parts, todo: Sequence[range]) -> Generator[tuple[int, int], None, None]:
         cropped = crops(images, todo, stored.size, workers=workers, skip_damaged=skip_damaged)
         encoders = [encoder.on(device) for device in devices]
         with ExitStack() as stack:

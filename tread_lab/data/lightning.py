@@ -41,6 +41,7 @@ class SafetensorsFiles(Store):
             if shape[1:] != first[LATENTS].shape[1:] or maps.keys() != first.keys():
                 raise wrong(path, f"what {paths[0].name} holds", list(shape))
         self.flips = FLIPPED in first
+        self._widest = np.result_type(*(maps[LATENTS].dtype for maps in self._maps))
         sizes = np.array([len(maps[LATENTS]) for maps in self._maps])
         self._starts = np.cumsum(sizes) - sizes
         labels_n = np.concatenate([maps[LABELS] for maps in self._maps])
@@ -50,12 +51,15 @@ class SafetensorsFiles(Store):
         self, places: NDArray[np.int64], mirrored: NDArray[np.bool_]
     ) -> NDArray[np.floating]:
         files = np.searchsorted(self._starts, places, side="right") - 1
-        widest = np.result_type(*(maps[LATENTS] for maps in self._maps))
-        stored = np.empty((len(places), *self.shape), widest)
-        for file, flip in sorted(set(zip(files.tolist(), mirrored.tolist(), strict=True))):
+        groups = sorted(set(zip(files.tolist(), mirrored.tolist(), strict=True)))
+        stored = np.empty((len(places), *self.shape), self._widest)
+        for file, flip in groups:
             here = (files == file) & (mirrored == flip)
             values = self._maps[file][FLIPPED if flip else LATENTS]
-            stored[here] = np.take(values, places[here] - self._starts[file], axis=0)
+            taken = np.take(values, places[here] - self._starts[file], axis=0)
+            if len(groups) == 1:
+                return taken  # of one file, without another copy
+            stored[here] = taken
         return stored
 
 

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +66,7 @@ class Beside(NamedTuple):
 
 # Makes the batches that are still to come, and yields of each how many samples it is of, and how
 # many of these are whole.
-Write = Callable[[Parts, Sequence[range]], Iterator[tuple[int, int]]]
+Write = Callable[[Parts, Sequence[range]], Generator[tuple[int, int], None, None]]
 
 
 def build(
@@ -98,9 +99,10 @@ def build(
         todo, done, damaged = parts.open_batches(), 0, 0
         total = sum(map(len, todo))
         yield Steps(done, total)
-        for size, whole in write(parts, todo):
-            done, damaged = done + size, damaged + size - whole
-            yield Steps(done, total, damaged)
+        with closing(write(parts, todo)) as batches:  # no thread writes after the lock is free
+            for size, whole in batches:
+                done, damaged = done + size, damaged + size - whole
+                yield Steps(done, total, damaged)
         _finish(folder, parts, plan, beside)
     (folder / _LOCK).unlink(missing_ok=True)
 
@@ -189,7 +191,7 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
     data = DataSpec(source=source, path=str(path), normalise=normalise)
     plan = {"packed": source, "scaled": data.holds.scaled, "digest": content_digest(data)}
 
-    def write(parts: Parts, todo: Sequence[range]) -> Iterator[tuple[int, int]]:
+    def write(parts: Parts, todo: Sequence[range]) -> Generator[tuple[int, int], None, None]:
         for rows in todo:
             parts.write(rows, _rows(store, np.arange(rows.start, rows.stop)))
             yield len(rows), len(rows)

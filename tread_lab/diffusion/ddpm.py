@@ -6,17 +6,30 @@ from __future__ import annotations
 
 import functools
 import math
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from tread_lab.config.evaluation import RESPACED, SamplerSpec, respaced
+from tread_lab.config.evaluation import SamplerSpec
 from tread_lab.config.recipe import DDPM_LEVELS, DDPMSpec
 from tread_lab.diffusion.edm import rho_grid
 from tread_lab.diffusion.process import LossTerms, Network, Process
 
 BETAS = (1e-4, 2e-2)  # of the linear schedule, at t = 1 and t = 1,000
+RESPACED = ("ddpm", "ddim")  # solvers that go in even steps of t
 _LEAST = 1e-12  # of a probability, before its logarithm
+
+
+def respaced(n: int) -> list[int]:
+    """Return t - 1 = 999 i / (n - 1), rounded: the steps of a chain that is n long (Nichol &
+    Dhariwal 2021, section 4). As in OpenAI's code the stride is added up in float64, which decides
+    ties; a chain of one step, which has no stride there, starts from pure noise.
+    """
+    if n == 1:
+        return [DDPM_LEVELS - 1]
+    stride = (DDPM_LEVELS - 1) / (n - 1)
+    return [round(t) for t in accumulate([stride] * (n - 1), initial=0.0)]
 
 
 class DDPM(Process):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,11 +112,10 @@ def model_card(folder: RunFolder, spec: RunSpec, *, step: int) -> str:
     weights = f"EMA after {step} of {spec.train.steps} steps"
     if spec.train.steps == 0:
         weights = "as init_from names them, not trained here"
-    head = dump_yaml(front)
     sections = [
-        f"---\n{head}---",
+        f"---\n{dump_yaml(front)}---",
         f"# {spec.model.name}, {run_label(spec)}",
-        f"## Measured\n\n{_table([*_measured(folder, spec, step)])}",
+        f"## Measured\n\n{_measured(folder, spec, step)}",
         f"## How it was made\n\n{_provenance(folder, weights)}",
         _LOADING,
         f"## Spec\n\n```yaml\n{dump_yaml(encode(spec))}```",
@@ -136,16 +135,22 @@ model = load_exported("FOLDER")  # model.network(x, t, y), model.spec, model.pro
 Say here under which licence you give these weights."""
 
 
-def _measured(folder: RunFolder, spec: RunSpec, step: int) -> Iterator[str]:
-    """Yield a row for every metric of every evaluation of the step."""
-    names = MetricNames(folder.evaluation_defaults())
+def _measured(folder: RunFolder, spec: RunSpec, step: int) -> str:
+    """Return a table with a row for every metric of every evaluation of the step."""
+    names, rows = MetricNames(folder.evaluation_defaults()), list[str]()
     for evaluation in folder.evaluations():
         at = spec.train.steps if evaluation.step is None else evaluation.step
         tree = evaluation.read()  # `None` where it is damaged
         if tree is not None and int(tree.get("step", at)) == step:
             for metric, value in sorted(tree["metrics"].items()):
                 name = names.name(metric, evaluation.path.name, tree["spec"])
-                yield f"| `{name}` | {value_text(name, float(value))} | {_how(tree['spec'])} |"
+                rows.append(
+                    f"| `{name}` | {value_text(name, float(value))} | {_how(tree['spec'])} |"
+                )
+    if not rows:
+        return "Nothing was measured at this step."
+    note = "Held-out images are those of the spec's data; `fid` is Inception-2015's alone."
+    return "\n".join(["| metric | value | how |", "|---|---|---|", *rows, "", note])
 
 
 def _how(tree: Mapping[str, Any]) -> str:
@@ -157,13 +162,6 @@ def _how(tree: Mapping[str, Any]) -> str:
     said = f"guidance {weight:g}" if weight != 1 else "no guidance"
     drawn = f"{sampler['solver']} {sampler['steps']}, {said}{beyond_weight(guidance)}"
     return f"{tree['count']} samples, {drawn}"
-
-
-def _table(rows: list[str]) -> str:
-    if not rows:
-        return "Nothing was measured at this step."
-    note = "Held-out images are those of the spec's data; `fid` is Inception-2015's alone."
-    return "\n".join(["| metric | value | how |", "|---|---|---|", *rows, "", note])
 
 
 def _provenance(folder: RunFolder, weights: str) -> str:

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,7 +56,16 @@ def inception_features(path: Path, device: torch.device) -> Callable[[Tensor], d
     5d, mixed_3 to mixed_7 are Mixed_6a to 6e, as the conversion of the weights has them). Its
     features are in TensorFlow's order: row, column, channel.
     """
-    model = _published(path).eval().to(device)
+    from torch_fidelity.utils import create_feature_extractor
+
+    model = create_feature_extractor(
+        "inception-v3-compat",
+        [*LAYERS.values()],
+        cuda=False,
+        feature_extractor_weights_path=str(path),
+        verbose=False,
+    )
+    model = model.eval().to(device)
     seen: list[Tensor] = []
     model.Mixed_6d.branch1x1.register_forward_hook(
         lambda module, inputs, out_BCHW: seen.append(out_BCHW)
@@ -69,18 +77,6 @@ def inception_features(path: Path, device: torch.device) -> Callable[[Tensor], d
         return {**features, "spatial": spatial(seen.pop())}
 
     return describe
-
-
-def _published(path: Path) -> Any:
-    from torch_fidelity.utils import create_feature_extractor
-
-    return create_feature_extractor(
-        "inception-v3-compat",
-        [*LAYERS.values()],
-        cuda=False,
-        feature_extractor_weights_path=str(path),
-        verbose=False,
-    )
 
 
 def spatial(out_BCHW: Tensor) -> Tensor:

@@ -1,17 +1,20 @@
 """A sweep's records as data frames: one row per trial, per cell or per logged value."""
 
-from tread_lab.results.cells import NO_RESULT, cells_frame, of_baseline, with_delta
-from tread_lab.results.columns import (
+from tread_lab.results.cells import (
     COUNT,
     HIGH,
     KEPT,
     LOW,
+    NO_RESULT,
     UNIT,
+    cells_frame,
     is_metric,
     metric_columns,
+    of_baseline,
     other_axes,
     own_metrics,
     require_metric,
+    with_delta,
 )
 from tread_lab.results.lab_frames import history_frame
 from tread_lab.results.ranking import (

@@ -1,4 +1,4 @@
-"""One row per cell: its seeds brought together, each metric with its interval."""
+"""One row per cell: its seeds brought together, each metric with its interval; and columns."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tread_lab.config.errors import UserError, suggest
+from tread_lab.config.labels import value_text
 from tread_lab.records.metric_names import TRAIN_FLOPS, TRAIN_SECONDS, delta_column
 from tread_lab.records.run_state import RunState
-from tread_lab.results.columns import COUNT, HIGH, LOW, OWN, UNIT, is_metric, metric_columns
 from tread_lab.results.intervals import half_width
 
+LOW, HIGH, COUNT, UNIT, KEPT = ":low", ":high", ":n", ":unit", ":kept"
+PLACE_AXES = ("start", "end", "route", "routes")
+OWN = (LOW, HIGH, COUNT, KEPT)  # what a trial's gap has beside its mean
 FLAGS = ("mixed", "disturbed")  # of a cell where one of its seeds has them
 BEYOND, DISTURBED = 1.1, 1.2  # factors of a measured speed-up over what is expected
 
@@ -127,3 +131,44 @@ def _over_seeds(groups: Any, metrics: list[str]) -> dict[str, Any]:
         names = (metric, metric + LOW, metric + HIGH, metric + COUNT, metric + UNIT)
         columns |= zip(names, (mean, low, high, counted, units.astype(object)))
     return columns
+
+
+def metric_columns(frame: pd.DataFrame) -> list[str]:
+    """The columns that were measured, intervals included: evaluations, then gaps, then costs."""
+    groups = ("gap/", "cost/", "throughput/")
+    columns = [str(column) for column in frame.columns if is_metric(column)]
+    order = {c: next((k for k, g in enumerate(groups, 1) if c.startswith(g)), 0) for c in columns}
+    return sorted(columns, key=lambda column: order[column])
+
+
+def own_metrics(frame: pd.DataFrame) -> list[str]:
+    """`metric_columns` without what another sweep has measured of some runs that both share."""
+    foreign, done = frame.attrs.get("foreign", ()), frame["state"] == RunState.COMPLETED
+    return [
+        c for c in metric_columns(frame) if c not in foreign or frame.loc[done, c].notna().all()
+    ]
+
+
+def require_metric(frame: pd.DataFrame, metric: str) -> None:
+    """Raise UserError where the frame has no such metric; the nearest one is suggested.
+
+    A column of an interval, `gap/heldout:low`, or of a setting, `seed`, is no metric.
+    """
+    metrics = [c for c in metric_columns(frame) if ":" not in c]
+    if metric not in metrics:
+        raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, metrics)}")
+
+
+def is_metric(column: object) -> bool:
+    """Whether a column was measured, its intervals included."""
+    return any(mark in str(column) for mark in ("/", "@"))
+
+
+def plain(value: Any) -> Any:
+    """A value as a column holds it: scalars as they are, lists and mappings as compact JSON."""
+    return value_text(value) if isinstance(value, dict | list | tuple) else value
+
+
+def other_axes(frame: pd.DataFrame) -> list[str]:
+    """Return the axes of the sweep that are not the route's."""
+    return [axis for axis in frame.attrs.get("axes", ()) if axis not in PLACE_AXES]

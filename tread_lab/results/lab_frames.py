@@ -18,8 +18,7 @@ from tread_lab.config.units import counted, counts_text
 from tread_lab.records.lab import Lab, run_status
 from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.results.cells import cells_frame
-from tread_lab.results.columns import COUNT, HIGH, KEPT, LOW
+from tread_lab.results.cells import COUNT, HIGH, KEPT, LOW, cells_frame
 from tread_lab.results.runs import sweep_plan, training_frame, trials_frame
 
 RUN_COLUMNS = ("run", "label", "state", "step", "attempts", "reason")

@@ -26,8 +26,7 @@ from tread_lab.results.best_set import (
     widening,
     worse_over_seeds,
 )
-from tread_lab.results.cells import cells_frame
-from tread_lab.results.columns import COUNT, HIGH, UNIT, own_metrics
+from tread_lab.results.cells import COUNT, HIGH, UNIT, cells_frame, own_metrics
 from tread_lab.results.gaps import (
     Losses,
     PairedGap,

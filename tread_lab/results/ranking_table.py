@@ -16,8 +16,7 @@ from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     TRAIN_FLOPS,
 )
-from tread_lab.results.cells import of_baseline
-from tread_lab.results.columns import COUNT, HIGH, LOW, UNIT, require_metric
+from tread_lab.results.cells import COUNT, HIGH, LOW, UNIT, of_baseline, require_metric
 from tread_lab.results.ranking import ranked_cells, ranking_key
 from tread_lab.results.texts import intervals_over, result_texts
 

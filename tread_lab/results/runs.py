@@ -29,8 +29,17 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
 from tread_lab.records.stored_plan import StoredPlan
 from tread_lab.records.sweep_folder import Judgement, SweepFolder, state_in_sweep
-from tread_lab.results.cells import NO_RESULT, disturbed
-from tread_lab.results.columns import COUNT, HIGH, KEPT, LOW, is_metric, metric_columns, plain
+from tread_lab.results.cells import (
+    COUNT,
+    HIGH,
+    KEPT,
+    LOW,
+    NO_RESULT,
+    disturbed,
+    is_metric,
+    metric_columns,
+    plain,
+)
 from tread_lab.results.gaps import recorded_gaps
 
 FIRST = ("run", "role", "seed", "state", "reason", "mixed", "disturbed", "baseline", "cell")

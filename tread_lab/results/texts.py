@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from tread_lab.records.metric_names import MINUS, metric_kind, value_text
 from tread_lab.records.run_state import RunState
-from tread_lab.results.columns import COUNT, HIGH, LOW, UNIT
+from tread_lab.results.cells import COUNT, HIGH, LOW, UNIT
 
 ARROW = "\N{RIGHTWARDS ARROW}"
 _MOST = 6  # names of a list

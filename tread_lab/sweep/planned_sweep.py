@@ -39,7 +39,7 @@ class PlannedSweep:
         """
         import pandas as pd  # half a second, which a plan in the terminal does without
 
-        from tread_lab.results.columns import plain
+        from tread_lab.results.cells import plain
 
         labels = run_labels(self.plan.trials)
         stopped = self.lab.sweep(self.plan.name).stopped()

@@ -16,6 +16,7 @@ from tread_lab.analysis.figures.pareto import pareto
 from tread_lab.analysis.figures.placements import (
     agreement_text,
     best_route,
+    chance_of_order,
     order_text,
     panels,
     placements,
@@ -46,12 +47,13 @@ def test_best_follows_the_metrics_sign(metric: str, best: str) -> None:
 def test_order_follows_the_metrics_sign(metric: str, sign: int, paper_frame: pd.DataFrame) -> None:
     frame = paper_frame.assign(**{metric: sign * paper_frame[FD]})
     text = agreement_text(placements(frame, metric))
-    assert "12 common routes: 0.888 (p = 0.00012 as" in text
+    assert "12 common routes: 0.888 (p = 0.021 among smooth maps)" in text
     assert text.endswith("; the published order holds here too.")
 
 
 @pytest.mark.parametrize(
-    ("count", "chance"), [(4, "; no clear trend"), (5, " (p = 0.017 as"), (8, " (p = 5e-05 as")]
+    ("count", "chance"),
+    [(4, "; no clear trend"), (5, " (p = 0.017 among"), (8, " (p = 0.0007 among")],
 )
 def test_few_routes_have_no_p_value(count: int, chance: str) -> None:
     same = Points(FD, published_placements().rows[:count])
@@ -105,16 +107,30 @@ def test_unknown_metric_names_the_nearest(
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (range(8), "1 (p = 5e-05 as if routes were independent, which neighbours are not); up."),
+        (range(8), "1 (p = 0.0"),
         ([0, 1, 2], "1; no clear trend."),
-        ([3, 1, 0, 2, 5, 4], "0.543 (p = 0.3 as if"),
+        ([3, 1, 0, 2, 5, 4], "0.543 (p = 0."),
         ([1, 1, 1, 1], ""),
     ],
 )
 def test_trend_is_claimed_with_its_p(values: Sequence[float], said: str) -> None:
     numbers = np.array(values, dtype=float)
-    assert order_text(np.arange(float(len(numbers))), numbers, "up").startswith(said)
-    assert bool(said) == bool(order_text(np.arange(float(len(numbers))), -numbers, "up"))
+    places = [(0, end) for end in range(len(numbers))]
+    assert order_text(np.arange(float(len(numbers))), numbers, places, "up").startswith(said)
+    assert bool(said) == bool(order_text(np.arange(float(len(numbers))), -numbers, places, "up"))
+
+
+def test_smooth_maps_agree_by_chance_as_often_as_p_says() -> None:
+    places, rng = routes(published_placements()), np.random.default_rng(0)
+    ends_K2 = np.array(places, dtype=float)
+    away_KK = np.abs(ends_K2[:, None] - ends_K2).sum(axis=-1)
+    root_KK = np.linalg.cholesky(np.exp(-away_KK / 6) + 1e-9 * np.eye(len(places)))
+    fixed_K = root_KK @ rng.standard_normal(len(places))
+    chances = [
+        chance_of_order(fixed_K, root_KK @ rng.standard_normal(len(places)), places)
+        for _ in range(200)
+    ]
+    assert np.mean(np.array(chances) < 0.05) <= 0.1
 
 
 def test_letters_contrast_with_every_colour() -> None:
