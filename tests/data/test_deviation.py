@@ -22,7 +22,7 @@ from tread_lab.data.latents import PackedArrays
 from tread_lab.data.source import open_data
 from tread_lab.data.stored import ScaledLatents
 from tread_lab.records.lab import Lab
-from tread_lab.train.loop import train
+from tread_lab.train.trainer import train
 
 OFFICIAL = 0.93  # deviation of SD latents times 0.18215
 ENCODED = 0.93 / 0.18215  # as the encoder gives them

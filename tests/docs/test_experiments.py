@@ -18,7 +18,7 @@ from tread_lab.config.load import load_experiment
 from tread_lab.config.model import ModelSpec
 from tread_lab.data.latents import write_captions
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.train.loop import train
+from tread_lab.train.trainer import train
 
 EXPERIMENTS = sorted(ROOT.glob("experiments/*.yaml"))
 

@@ -27,8 +27,8 @@ from tread_lab.records.run_state import RunState
 from tread_lab.sweep import run_task
 from tread_lab.sweep.run_task import WorkerInfo
 from tread_lab.sweep.task import Task, is_complete
-from tread_lab.train.loop import Diverged, Progress
 from tread_lab.train.provenance import fingerprint, of_nodes
+from tread_lab.train.trainer import Diverged, Progress
 
 CPU = torch.device("cpu")
 

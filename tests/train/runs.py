@@ -18,7 +18,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
 from tread_lab.train.checkpoint import Checkpoint, load_latest
-from tread_lab.train.loop import Progress, train
+from tread_lab.train.trainer import Progress, train
 
 CPU = torch.device("cpu")
 T = TypeVar("T")

@@ -193,3 +193,12 @@ def test_wrong_start_is_one_line(
 ) -> None:
     with pytest.raises(UserError, match=message):
         check_start(starting_from(file, lab, **changes))
+
+
+def test_damaged_last_weights_are_refused(lab: Lab) -> None:
+    folder = lab_with_a_run(lab.root).run_of(small_run())
+    (last,) = folder.checkpoints.iterdir()
+    last.write_bytes(last.read_bytes()[:-50])
+    with pytest.warns(UserWarning, match="is damaged"):
+        with pytest.raises(UserError, match=r"no usable checkpoint of step 6; delete .* to train"):
+            trained(folder, CPU)

@@ -19,9 +19,8 @@ from tread_lab.cost.training import cost
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.train import device as devices
 from tread_lab.train.device import check_memory, cost_on, pick
-from tread_lab.train.loop import train
 from tread_lab.train.precision import compile_blocks
-from tread_lab.train.trainer import Trainer
+from tread_lab.train.trainer import Trainer, train
 
 GPU_1 = torch.device("cuda", 1)
 

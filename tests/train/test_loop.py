@@ -22,9 +22,8 @@ from tread_lab.records import metric_names
 from tread_lab.records.run_folder import RunFolder, list_checkpoints, step_of
 from tread_lab.train import batches, trainer
 from tread_lab.train.batches import Batch, Batches
-from tread_lab.train.loop import Diverged, train
 from tread_lab.train.optimizer import learning_rates
-from tread_lab.train.trainer import Trainer
+from tread_lab.train.trainer import Diverged, Trainer, train
 
 
 def run_to_end(spec: RunSpec, folder: RunFolder, *, stops: tuple[int, ...] = ()) -> None:

@@ -23,8 +23,8 @@ from tread_lab.records import metric_names
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import ProcessLost, kind_of
 from tread_lab.train.checkpoint import save
-from tread_lab.train.loop import train
 from tread_lab.train.ranks import Processes, Ranks
+from tread_lab.train.trainer import train
 
 MASK = {"kind": "mask", "depth": 1, "width": 8, "heads": 2}
 CODE = {"kind": "ensemble", "form": "code", "weight": 0.1}

@@ -40,9 +40,9 @@ from tread_lab.train.device import (
     release,
     reset_peak,
 )
-from tread_lab.train.loop import Diverged, Progress, train
 from tread_lab.train.provenance import fingerprint, of_nodes, origin
 from tread_lab.train.ranks import Processes, Ranks
+from tread_lab.train.trainer import Diverged, Progress, train
 
 T = TypeVar("T")
 _POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on

@@ -1,4 +1,4 @@
-"""A training run as it lives: a step (micro-batches, clipping), a log entry, a checkpoint."""
+"""A training run: its loop, which resumes wherever it stopped; a step, a log entry, checkpoints."""
 
 # B batch, C channels, H height, W width
 
@@ -8,12 +8,16 @@ import itertools
 import math
 import time
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from tread_lab.config.run import RunSpec
+from tread_lab.data.deviation import check_deviation
 from tread_lab.data.source import open_data
 from tread_lab.diffusion import Process, build_process
 from tread_lab.records import metric_names
@@ -24,9 +28,93 @@ from tread_lab.train.batches import Batch, Batches, Transfer
 from tread_lab.train.device import check_precision, pins, use
 from tread_lab.train.joining import Joining, Part, systems_of
 from tread_lab.train.objective import Objective
-from tread_lab.train.optimizer import Ema, optimizers
+from tread_lab.train.optimizer import Ema, learning_rates, optimizers
 from tread_lab.train.precision import LossScaler, autocast, compile_for, matrix_products
 from tread_lab.train.ranks import Ranks
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands after an optimizer step; `loss` is the newest logged mean.
+
+    `overflows` counts the steps that fp16 had skipped by then; `seconds` is the training time of
+    all attempts that these weights descend from.
+    """
+
+    step: int
+    steps: int
+    loss: float
+    overflows: int = 0
+    seconds: float = 0.0
+
+
+class Diverged(Exception):
+    """A loss or the weights are not finite any more: a result, not a fault."""
+
+
+def train(
+    spec: RunSpec,
+    folder: RunFolder,
+    device: torch.device,
+    ranks: Ranks | None = None,
+) -> Iterator[Progress]:
+    """Train from the newest checkpoint to the end, yielding after every optimizer step.
+
+    Closing the iterator saves a checkpoint first; asking again continues from it. Everything random
+    is a function of (seed, step), so the two halves equal one uninterrupted run: bitwise on a CPU,
+    and on a GPU with `execution.deterministic`.
+
+    Args:
+        ranks: the processes that train it together; this one, rank 0, decides.
+
+    Raises:
+        Diverged: a loss is not finite; names the first such step, after which nothing is saved.
+        UserError: the data have another deviation than expected.
+    """
+    if ranks is not None and ranks.leads:
+        ranks.told(partial(_follow, spec, folder.path))
+    with Trainer(spec, folder, device, ranks) as run:
+        if run.ranks.leads:
+            check_deviation(spec, run.batches.samples)
+        rate, saved = learning_rates(spec.train), run.resume()
+        if not spec.train.steps:
+            saved = run.save()
+        if run.step == spec.train.steps:  # ended after the last checkpoint, before the result
+            yield _progress(run)
+            return
+        try:
+            for _ in run.prepare():
+                yield _progress(run)
+            for batch in run.batches.stream(run.step, spec.train.steps):
+                if not run.ranks.go_on(run.step):
+                    return
+                run.train_step(batch, lr=rate(run.step))
+                logs = run.due(spec.execution.log_every)
+                saves = run.due(spec.execution.checkpoint_every, also=run.keep_steps)
+                if (logs or saves) and (wrong := run.not_finite(weights=saves)) is not None:
+                    raise Diverged(wrong)
+                if logs:
+                    run.log_window()
+                if saves:
+                    saved = run.save()
+                yield _progress(run)
+        except (Diverged, GeneratorExit) as end:
+            if run.step < spec.train.steps:
+                run.ranks.stop()
+            stopped = isinstance(end, GeneratorExit) and run.step > saved
+            if stopped and run.not_finite(weights=True) is None:
+                run.save()
+            raise
+
+
+def _follow(spec: RunSpec, path: Path, device: torch.device, ranks: Ranks) -> None:
+    """Train beside rank 0 until it stops."""
+    for _ in train(spec, RunFolder(path), device, ranks=ranks):
+        pass
+
+
+def _progress(run: Trainer) -> Progress:
+    return Progress(run.step, run.spec.train.steps, run.loss, run.overflows, run.seconds)
 
 
 class Trainer:
