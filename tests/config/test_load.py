@@ -168,3 +168,13 @@ texts = st.text(alphabet="01234567890eE+-._xonaftruely:~<=", max_size=8)
 @given(st.lists(texts | st.floats(allow_nan=False) | st.integers() | st.none() | st.booleans()))
 def test_written_yaml_reads_back(values: list[object]) -> None:
     assert load_yaml(dump_yaml(values), "f") == values
+
+
+def test_typed_value_reaches_listed_cells(in_folder: Path) -> None:
+    listed = '[{route: "0->10"}, {route: "1->8", train.lr: 5e-3}]'
+    axes = "experiment: tiny\naxes: {train.lr: [1e-3, 2e-3], route: ['2->8']}\n"
+    Path("s.yaml").write_text(f"{axes}trials: {listed}\n")
+    _, sweep, _ = load_sweep("s.yaml", ["train.lr=4e-3"])
+    assert [cell["train.lr"] for cell in sweep.trials] == [4e-3, 5e-3]
+    _, sweep, _ = load_sweep("s.yaml", ["train.lr=4e-3,6e-3"])
+    assert "train.lr" not in sweep.trials[0]

@@ -216,6 +216,8 @@ def _typed(
         elif override.several or _varies(tree, section, axis):
             tree[section] = _nested(tree.get(section) or {}, {axis: values})
             varied[key] = values[0]
+            if section == "axes" and not override.several:
+                tree["trials"] = _trials(tree.get("trials", ()), {key: override.value})
         elif head in _OF_EXPERIMENT:
             of_experiment.append(override)
         else:
@@ -230,6 +232,19 @@ def _typed(
         }
         tree["fixed"] = {**kept, **typed}
     return tree, of_experiment
+
+
+def _trials(trials: Any, typed: Mapping[str, Any]) -> Any:
+    """Return the listed cells, each with the only value of an axis where it sets no other."""
+    if not isinstance(trials, list | tuple):
+        return trials
+    return [
+        {**typed, **cell}
+        if isinstance(cell, Mapping)
+        and not names_of(typed).keys() & names_of(leaves_of(cell)).keys()
+        else cell
+        for cell in trials
+    ]
 
 
 def _varies(tree: Mapping[str, Any], section: str, axis: str) -> bool:
