@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tread_lab.train.assemble import (
     trained,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:init_from.file. the loss")  # of random weights
 DIT = {"depth": 3, "width": 16, "heads": 2}
 
 
@@ -202,3 +204,15 @@ def test_damaged_last_weights_are_refused(lab: Lab) -> None:
     with pytest.warns(UserWarning, match="is damaged"):
         with pytest.raises(UserError, match=r"no usable checkpoint of step 6; delete .* to train"):
             trained(folder, CPU)
+
+
+def test_weights_worse_than_zero_are_noticed(lab: Lab) -> None:
+    spec = small_run(train={"steps": 40, "batch": 16, "lr": 5e-3, "ema": 0.5})
+    (checkpoint,) = lab_with_a_run(lab.root, spec).run_of(spec).checkpoints.iterdir()
+    for process, noticed in (("edm", False), ("flow", True)):
+        tree = {"init_from": {"file": str(checkpoint)}, "process": process, "seed": int(noticed)}
+        child = small_run(**with_parents(tree, lab))
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            lab_with_a_run(lab.root, child)
+        assert any("if the network predicts zero" in str(w.message) for w in found) is noticed

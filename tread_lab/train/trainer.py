@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tread_lab.config.recipe import outputs
 from tread_lab.config.run import RunSpec
 from tread_lab.data.deviation import check_deviation
 from tread_lab.data.source import open_data
@@ -31,6 +33,8 @@ from tread_lab.train.objective import Objective
 from tread_lab.train.optimizer import Ema, learning_rates, optimizers
 from tread_lab.train.precision import LossScaler, autocast, compile_for, matrix_products
 from tread_lab.train.ranks import Ranks
+
+MOST_COMPARED = 16  # samples on which starting weights are compared with zero
 
 
 @dataclass(frozen=True)
@@ -343,3 +347,33 @@ class Trainer:
             self.ema.load({n: p.detach() for n, p in self.network.named_parameters()})
             for part in self.parts:
                 part.start()
+            start = self.spec.init_from
+            if start is not None and start.file is not None and self.spec.condition is None:
+                self._compare_with_zero()
+
+    @torch.no_grad()
+    def _compare_with_zero(self) -> None:
+        """Warn about starting weights that are worse than a network whose output is zero."""
+        batch, process = self.batches.at(0), self.objective.process
+        few = slice(0, min(self.spec.execution.micro_batch or MOST_COMPARED, MOST_COMPARED))
+        part = batch.rows(few).to(self.device)
+
+        def started(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
+            out: Tensor = self.network(x_BCHW, t_B, part.y_B, None, None)
+            return out
+
+        def zero(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
+            return torch.zeros_like(x_BCHW).repeat(1, outputs(self.spec.process), 1, 1)
+
+        level_B = process.level(part.u_B)
+        with matrix_products(self.spec.precision), autocast(self.spec.precision, self.device):
+            loss, of_zero = (
+                float(process.loss_terms(f, part.x_BCHW, part.noise_BCHW, level_B).loss().mean())
+                for f in (started, zero)
+            )
+        if not loss <= of_zero:
+            warnings.warn(
+                f"init_from.file: the loss of these weights is {loss:.3g} on the first batch, and"
+                f" {of_zero:.3g} if the network predicts zero: they may be of another process",
+                stacklevel=2,
+            )
