@@ -155,7 +155,9 @@ def _facts(wanted: str | None) -> DeviceFacts:
     if kind == "cpu":
         return DeviceFacts("cpu", processor(), CPU)
     if kind != "cuda" or not (index or "0").isdecimal():
-        raise UserError(f"--device: must be cpu, cuda or cuda:N, got {wanted}. Try --device cpu.")
+        remedy = "cuda" if kind == "gpu" else "cpu"
+        required = f"must be cpu, cuda or cuda:N, got {wanted}. Try --device {remedy}."
+        raise UserError(f"--device: {required}")
     if int(index or 0) >= len(here):
         found = f"{len(here)} CUDA devices are visible" if here else "no CUDA device is visible"
         raise UserError(f"--device {wanted}: {found}; try --device cpu")

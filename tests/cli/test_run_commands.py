@@ -92,7 +92,7 @@ def test_quotes_and_spaces_survive(place: Path, capsys: pytest.CaptureFixture[st
     [
         (["sedes=[1]"], "unknown key 'sedes'. Try seeds=[1]"),
         (["hour=2"], "Try hours=2"),
-        (["--gpus-per-run=1.5"], "--gpus: must be at most 1, or a whole number"),
+        (["--gpus-per-run=1.5"], "--gpus: must be a share of one GPU"),
         (["--dry-run"], "--dry-run: unknown argument. Try --plan."),
     ],
 )

@@ -12,7 +12,7 @@ from tread_lab.cli.main import main
 PLAN = "--plan --device cpu"
 ROUTES = "experiment: tiny\naxes: {route: {start: 0..2, end: 5}}\n"
 RATE = "experiment: tiny\naxes: {rate: [0.5]}\n"
-EARLY, RANGES = "stop_early: ", "must be values or a range. Try [1e-3, 3e-3] or 1e-4..1e-2 log."
+EARLY, RANGES = "stop_early: ", ". Try [1e-3, 3e-3] or 1e-4..1e-2 log."
 
 
 def axis(values: str) -> str:
@@ -35,17 +35,20 @@ OWN: list[tuple[str, ...]] = [
     ("train tiny model.patch=3", "model.patch: must divide data.size (16), got 3"),
     ("train tiny precision=fp8", "precision: must be one of fp32, tf32, bf16, fp16, got 'fp8'"),
     ("train tiny steps", "steps: must be key=value. Try train.steps=VALUE."),
-    ("train tiny --device gpu", "--device: must be cpu, cuda or cuda:N, got gpu. Try --device cpu"),
+    (
+        "train tiny --device gpu",
+        "--device: must be cpu, cuda or cuda:N, got gpu. Try --device cuda",
+    ),
     ("train tiny sampler.steps=1e8", "sampler.steps: must be in [1, 10000], got 100000000"),
     ("train s2_imagenet256", "data.path: must be the folder or file of the data, got none. Try"),
     ("sweep route_placment.yaml", "did you mean 'route_placement'?"),
     (f"sweep s.yaml {PLAN}", "s.yaml line 1: must be valid YAML", "experiment: [tiny\nseeds: 3"),
     (f"sweep s.yaml {PLAN}", "s.yaml: must be `key: value` lines, got 3", "3"),
-    (f"sweep s.yaml {PLAN}", "line 3: must be valid YAML, got found dup", "seeds: 0\nseeds: 1"),
+    (f"sweep s.yaml {PLAN}", "line 3: must be valid YAML, got dup", "seeds: 0\nseeds: 1"),
     (f"sweep s.yaml {PLAN}", "s.yaml: unknown key 'seed', did you mean", ROUTES + "seed: [0]"),
     (
         f"sweep s.yaml {PLAN}",
-        "axes.route.start: the range '3..1': must",
+        "axes.route.start: must be a range from low to high",
         ROUTES.replace("0..2", "3..1"),
     ),
     (f"sweep s.yaml {PLAN}", "axes at start=6, end=5: ro", ROUTES.replace("0..2", "0..9")),
@@ -70,7 +73,7 @@ OWN: list[tuple[str, ...]] = [
         "sweep route_placement --name ../x",
         "name: must be letters, digits, '-', '_', '+' and '.', got '../x'. Try --name",
     ),
-    ("sweep route_placement --gpus 1.5", "--gpus: must be at most 1, or a whole number"),
+    ("sweep route_placement --gpus 1.5", "--gpus: must be a share of one GPU (at most 1) or whole"),
     ("cost --model DiT-Z/2", "unknown model 'DiT-Z/2', did you mean 'DiT-S/2'?"),
     ("figures placement", "--root: must be a folder that a sweep has written"),
     ("data stats . --source shard", "did you mean 'shards'?"),
@@ -83,7 +86,7 @@ HABITS: list[tuple[str, ...]] = [
     ("sweep tiny ~train.clip", "~train.clip: must be without ~. Try train.clip=null."),
     ("sweep tiny --config-name x", "--config-name: unknown argument. Try the file alone"),
     ("sweep tiny hydra.run.dir=x", "hydra.run.dir=x: unknown key 'hydra.run.dir'. Try --root F"),
-    ("sweep tiny 'train.lr=interval(1e-4,1e-2)'", "Try 'axes.train.lr=1e-4..1e-2 log 5'"),
+    ("sweep tiny 'train.lr=interval(1e-4,1e-2)'", "Try 'axes.train.lr=1e-4..1e-2 linear 5'"),
     ("sweep tiny train.lr=1e-3:1e-2", "got '1e-3:1e-2'. Try 'axes.train.lr=1e-3..1e-2 log 5'"),
     ("train tiny train.lr=1e-3,3e-3", "must be one value, got 2. Try tread-lab sweep tiny train"),
     # W&B
@@ -100,10 +103,13 @@ HABITS: list[tuple[str, ...]] = [
         RATE + "early_terminate: {type: hyperband}",
     ),
     ("sweep tiny --count 20", "--count: unknown argument. Try search.trials=20."),
-    ("train tiny wandb.project=x", "unknown key 'wandb.project'. Try --tracker wandb."),
+    (
+        "train tiny wandb.project=x",
+        "unknown key 'wandb.project'. Try --tracker wandb, with WANDB_PROJECT=",
+    ),
     # Optuna
     ("sweep tiny n_trials=20", "n_trials=20: unknown key 'n_trials'. Try search.trials=20"),
-    ("sweep s.yaml", "Try train.lr: 1e-4..1e-2 log 5", axis("'suggest_float(1e-4, 1e-2)'")),
+    ("sweep s.yaml", "Try train.lr: 1e-4..1e-2 linear 5", axis("'suggest_float(1e-4, 1e-2)'")),
     (
         "sweep s.yaml",
         "Try objectives: [gap/heldout], whose",
@@ -124,7 +130,7 @@ HABITS: list[tuple[str, ...]] = [
         "unknown key 'scheduler'. Try stop_early: {grace: 100, redu",
         RATE + "scheduler: a",
     ),
-    ("sweep s.yaml", "Try grace: 100.", RATE + EARLY + "{grace_period: 5}"),
+    ("sweep s.yaml", "Try grace: 100, in optimizer steps.", RATE + EARLY + "{grace_period: 5}"),
     ("sweep s.yaml", "stop_early: must be asha, null or {grace: 1", RATE + EARLY + "hyperband"),
     (
         "sweep s.yaml",
@@ -134,7 +140,7 @@ HABITS: list[tuple[str, ...]] = [
     ("sweep tiny time_budget_s=3600", "unknown key 'time_budget_s'. Try hours=1"),
     # training scripts
     ("train tiny --lr 1e-3", "--lr: unknown argument. Try train.lr=1e-3."),
-    ("train tiny --fp16", "--fp16: unknown argument. Try precision=bf16."),
+    ("train tiny --fp16", "--fp16: unknown argument. Try precision=fp16."),
     ("train tiny --num_train_epochs 3", "--num_train_epochs: unknown argument. Try train.steps="),
     ("train tiny --resume", "--resume: unknown argument. Try the same command, which continues."),
     ("sweep tiny --dry-run", "--dry-run: unknown argument. Try --plan."),

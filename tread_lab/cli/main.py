@@ -43,7 +43,8 @@ _HINTS = {
         ("--epochs", "--steps", "--max_steps", "--num_train_epochs"),
         "train.steps=N, in optimizer steps",
     ),
-    **dict.fromkeys(("--fp16", "--bf16", "--amp", "--mixed_precision"), "precision=bf16"),
+    **dict.fromkeys(("--bf16", "--amp", "--mixed_precision"), "precision=bf16"),
+    "--fp16": "precision=fp16",
     "--seed": "seeds=[0,1]",
 }
 _NAME = "command name"  # no option has a space in its name

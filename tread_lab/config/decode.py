@@ -26,6 +26,7 @@ _WORDS = {
 }
 _N = r"-?[.\d]+(?:e[-+]?\d+)?"
 # `1e-3:1e-2`, `suggest_float("lr", 1e-3, 1e-2)`: ranges of other tools, which axes write as `..`
+_LINEAR = re.compile(r"uniform|interval|float|linear")
 _RANGE = re.compile(rf"(?<![\w.])(\[?)({_N})(?:, *|:|\.\.)({_N})(?![\w.])")
 
 
@@ -237,7 +238,8 @@ def _scalar(hint: Any, known: tuple[Any, ...], value: Any, path: str) -> Any:
         return int(value)
     if type(value) is not hint or hint is float:
         remedy = _as_axis(value, path) if hint in (int, float) else ""
-        raise UserError(f"must be {_WORDS[hint]}, got {shown(value)}{remedy}").at(path)
+        required = "values or a range" if remedy and path.startswith("axes.") else _WORDS[hint]
+        raise UserError(f"must be {required}, got {shown(value)}{remedy}").at(path)
     return value
 
 
@@ -246,6 +248,10 @@ def _as_axis(value: Any, path: str) -> str:
     ends = _RANGE.search(str(value))
     if ends is None:
         return ""
-    values = f"[{ends[2]}, {ends[3]}]" if ends[1] else f"{ends[2]}..{ends[3]} log 5"
-    field = path.removeprefix("axes.")
-    return f". Try {field}: {values}." if field != path else f". Try 'axes.{field}={values}'."
+    text = str(value)
+    scale = "linear" if _LINEAR.search(text) and "log" not in text else "log"
+    values = f"[{ends[2]}, {ends[3]}]" if ends[1] else f"{ends[2]}..{ends[3]} {scale} 5"
+    field, five = path.removeprefix("axes."), "" if ends[1] else ", five values of an axis"
+    if field != path:
+        return f". Try {field}: {values}{five}."
+    return f". Try 'axes.{field}={values}'{five}."

@@ -13,6 +13,7 @@ T = TypeVar("T")
 _LONGEST = 1_000  # characters of a line
 
 _SEARCH, _STOP = "search: {sampler: tpe, trials: 20}", "stop_early: {grace: 100, reduction: 3}"
+
 _AXES, _GOAL = "axes: {train.lr: [1e-3, 3e-3]}", "objectives: [gap/heldout]"
 # Names of other tools and papers -> the names here, of which the first that is known is meant; with
 # an example where the value is written in another way, too.
@@ -20,8 +21,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("learning_rate", "base_lr"), ("lr",)),
     **dict.fromkeys(("batch_size", "per_device_train_batch_size"), ("batch",)),
     **dict.fromkeys(("grad_clip", "max_norm", "gradient_clipping", "gradient_clip_val"), ("clip",)),
-    **dict.fromkeys(("epochs", "max_steps", "num_steps", "iterations", "train_steps"), ("steps",)),
-    **dict.fromkeys(("num_train_epochs", "num_epochs", "max_epochs"), ("steps",)),
+    **dict.fromkeys(("max_steps", "num_steps", "iterations", "train_steps"), ("steps",)),
+    **dict.fromkeys(("epochs", "num_train_epochs", "num_epochs", "max_epochs"), ("steps",)),
     **dict.fromkeys(("selection_rate", "mask_ratio", "masking_ratio", "drop_rate"), ("rate",)),
     **dict.fromkeys(("dtype", "mixed_precision", "amp", "bf16", "fp16"), ("precision",)),
     **dict.fromkeys(("image_size", "resolution"), ("size",)),
@@ -40,7 +41,10 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     **{"warmup_steps": ("warmup",), "num_inference_steps": ("steps",)},
     **{"guidance_scale": ("guidance",), "num_classes": ("classes",), "arch": ("model",)},
     **{"dataset": ("source",), "num_workers": ("workers",), "random_seed": ("seed",)},
-    **{"scheduler": (_STOP, "schedule: constant"), "grace_period": ("grace: 100",)},
+    **{
+        "scheduler": (_STOP, "schedule: constant"),
+        "grace_period": ("grace: 100, in optimizer steps",),
+    },
     **{"reduction_factor": ("reduction: 3",), "n_startup_trials": ("startup: 8",)},
     **{"max_concurrent_trials": ("parallel: 2",)},
 }

@@ -36,9 +36,10 @@ OWN = tuple(field.name for field in fields(SweepSpec))
 _OF_EXPERIMENT = ("sampler", "reference")
 _BESIDE = ("evaluate", "plugins", "question")  # what an experiment has beside these and its run
 _OF_RUN = (*TOP, *SHORT, "then")
+_WANDB = "--tracker wandb, with WANDB_PROJECT=NAME in the environment"
 # Keys of other tools -> what does the same here.
 _ELSEWHERE = {
-    **{"hydra": "--root FOLDER, where all runs are stored", "wandb": "--tracker wandb"},
+    **{"hydra": "--root FOLDER, where all runs are stored", "wandb": _WANDB},
     **dict.fromkeys(("time_budget_s", "timeout"), "hours=1"),
 }
 _HERE = Path(__file__).parents[1]

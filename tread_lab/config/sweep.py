@@ -315,7 +315,8 @@ def numbers(text: str, path: str) -> list[int] | list[float]:
         return _scaled(first, last, match[3], int(match[4] or _VALUES), place=place, whole=whole)
     step = int(match[5] or 1)
     if step == 0 or last < first:
-        raise UserError(f"{place}: must not be empty")
+        remedy = f"Try {min(int(first), int(last))}..{max(int(first), int(last))}."
+        raise UserError(f"{path}: must be a range from low to high, got {text!r}. {remedy}")
     check_count(int(last - first) // step + 1, place)
     return list(range(int(first), int(last) + 1, step))
 

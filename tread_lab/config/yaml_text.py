@@ -83,6 +83,7 @@ def load_yaml(text: str, name: str) -> Any:
         mark = getattr(error, "context_mark" if opened else "problem_mark", None)
         place = f" line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or first_line(error)
+        problem = problem.removeprefix("found ")
         problem = "a bracket that is not closed. Try closing it" if opened else problem
         raise UserError(f"{name}{place}: must be valid YAML, got {problem}") from None
 

@@ -39,9 +39,9 @@ class RunResources:
             raise UserError(f"--gpus: must fit --device {self.device}, got {self.gpus:g}")
         if self.gpus > 1 and (self.gpus % 1 or self.device not in (None, "cuda")):
             raise UserError(
-                f"--gpus: must be at most 1, or a whole number with --device cuda, got"
-                f" {self.gpus:g} on {self.device or 'cuda'}. Try --gpus {math.ceil(self.gpus)}"
-                " --device cuda."
+                "--gpus: must be a share of one GPU (at most 1) or whole GPUs of --device cuda,"
+                f" got {self.gpus:g} of {self.device or 'cuda'}. Try --gpus"
+                f" {math.ceil(self.gpus)} --device cuda."
             )
         if self.gpus and self.processes > 1:
             raise UserError(
