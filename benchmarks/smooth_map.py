@@ -36,13 +36,15 @@ def cross_validated(places_K3: Array, gaps_SK: Array, seeds: int) -> dict[str, f
         others_SK = np.delete(gaps_SK, own, axis=0)
         truth_K, raw_K = others_SK.mean(axis=0), gaps_SK[list(own)].mean(axis=0)
         noise_K = others_SK.var(axis=0, ddof=1) / len(others_SK)
+        apart_SK = others_SK - others_SK.mean(axis=1, keepdims=True)  # as errors are centred, too
+        noise = apart_SK.var(axis=0, ddof=1).mean() / len(others_SK)
         found = smooth_map(places_K3, gaps_SK[list(own)], depth=12)
         smooth_K = found["mean"].to_numpy()
         half_K = 1.96 * np.hypot(found["deviation"], np.sqrt(noise_K))
         rows.append(
             (
-                np.var(raw_K - truth_K) - noise_K.mean(),
-                np.var(smooth_K - truth_K) - noise_K.mean(),
+                np.var(raw_K - truth_K) - noise,
+                np.var(smooth_K - truth_K) - noise,
                 truth_K[raw_K.argmin()] - truth_K.min(),
                 truth_K[smooth_K.argmin()] - truth_K.min(),
                 (np.abs(smooth_K - truth_K) < half_K).mean(),

@@ -101,9 +101,9 @@ def best_route(places: Points) -> str:
         return f"{metric} is no measure of quality: no route is best by it."
     best = rows.loc[places.best]
     counts = outcomes(rows["low"], rows["high"], metric_kind(places.metric).sign)
-    called = "Least harmful" if [*counts] == ["worse"] else "Best"
+    called = "All are worse; least" if [*counts] == ["worse"] else "Best mean"
     interval = interval_text(places.metric, *best[NUMBERS], over=places.measured_as)
-    first = f"{called} is {best['start']}{ARROW}{best['end']}: {metric} {interval}."
+    first = f"{called}: {best['start']}{ARROW}{best['end']}, {metric} {interval}."
     if not counts:
         return f"{first} No intervals: one seed, and this metric is not paired image by image."
     return f"{first} {outcomes_text(counts, 'routes', places.measured_as)}"
@@ -333,7 +333,8 @@ def agreement_text(places: Points) -> str:
         np.array([factor * of[route] for route in common])
         for factor, of in ((sign, values), (1, paper_tables.FIG8))
     )
-    same, opposite = "the published order holds here too", "the opposite of it"
+    same = "routes that are better there tend to be better here"
+    opposite = "routes that are better there tend to be worse here"
     order = order_text(theirs, ours, common, same, opposite)
     few = "Too few of the published routes have a number here to compare their order."
     return ORDER.format(n=len(common), order=order) if order else few

@@ -43,17 +43,17 @@ class Smoothed(Points):
 
     @property
     def caption(self) -> str:
-        """The lowest cells with their probabilities, and the runs that would say most."""
+        """The lowest cells with their probabilities, among those with a run and among all."""
         own = self.rows[self.rows["seeds"] > 0]
         lowest = own.sort_values("value").iloc[0]
         chances = _chances(own, "best", "{name} {chance:.0%}")
-        next_runs = _chances(self.rows, "best_of_all", "seed {seeds} of {name} ({chance:.0%})")
+        of_all = _chances(self.rows, "best_of_all", "{name} ({chance:.0%}, {seeds} seeds so far)")
         return (
-            f"Gaussian process over start, end and rate, from {len(own)} measured routes with"
-            f" {own['seeds'].max()} seed(s): {lowest['name']} has the lowest mean of the measured"
-            f" ones, {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Probability of"
-            f" being the best of them: {joined(chances)}. Next runs, by the probability of being"
-            f" best of all: {joined(next_runs)}."
+            f"Gaussian process over start, end and rate, here with {len(own)} measured routes of up"
+            f" to {own['seeds'].max()} seeds: {lowest['name']} has the lowest posterior mean of"
+            f" these, {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Under this"
+            f" model the lowest of all measured cells is, with probability: {joined(chances)}."
+            f" Likeliest lowest, also without a run: {joined(of_all)}; test them on fresh seeds."
         )
 
 

@@ -59,7 +59,7 @@ def test_notebook_runs_on_a_finished_sweep(name: str, executed: dict[str, Any]) 
 @pytest.mark.slow
 def test_notebooks_tell_the_numbers_of_records(executed: dict[str, Any]) -> None:
     (told,) = shown(executed["fig8_route_placement"], "text")
-    assert "Best is 2\N{RIGHTWARDS ARROW}8" in told and "\N{MINUS SIGN}0.0015" in told
+    assert "Best mean: 2\N{RIGHTWARDS ARROW}8" in told and "\N{MINUS SIGN}0.0015" in told
     (told,) = shown(executed["teaser_time_to_equal"], "text")
     assert "two seeds or more" in told
 

@@ -20,7 +20,7 @@ INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the head
         (3, 1, 5),
         (2, 1, 3),
         (1, 0.5, 1.5),
-    ): "Every cell that has a result costs quality here",
+    ): "Every cell that has a result is worse by its own interval here",
     ((3, -1, 7), (2, -1, 5), (1, 0.5, 1.5)): "more, a gap of +1.00 \u00b1 0.50 (95% over 3 seeds)",
     ((3, -1, 7), (2, -1, 5), (1, -0.5, 2.5)): "has the lowest mean; it cannot be distinguished",
     (
@@ -67,7 +67,7 @@ def test_a_cell_without_a_result_is_named_and_counts(tmp_path: Path) -> None:
     said = answer(lab, trials_frame(lab, "placement"))
     lost = "0→4 s=0.5 (seed 1 diverged) and 5→8 s=0.5 (seed 0, 1 stopped early)."
     assert said.sentence.endswith(f"Without a result, but counted: {lost}")
-    assert "best of 3" in said.sentence and "best of 3" in said.certainty
+    assert "lowest of 3" in said.sentence and "best of 3" in said.certainty
 
 
 def test_a_seed_whose_baseline_has_no_result_neither_ties_nor_counts(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_seed_whose_baseline_has_no_result_neither_ties_nor_counts(tmp_path: P
     lab = write_sweep(tmp_path / "three", shape)
     two = write_sweep(tmp_path / "two", small(seeds=(0, 1)))
     found, expected = (answer(one, trials_frame(one, "placement")) for one in (lab, two))
-    assert found.certainty == expected.certainty and "over 2 seeds" in found.certainty
+    assert found.certainty == expected.certainty and "over seeds, from 2," in found.certainty
     paired = "At 95% for all pairs of the 3 cells together, by paired differences, every other"
     assert paired in found.sentence and paired in expected.sentence
     lab = write_sweep(tmp_path / "one", small(seeds=(0, 1), states={(None, 1): "diverged"}))
@@ -85,7 +85,11 @@ def test_a_seed_whose_baseline_has_no_result_neither_ties_nor_counts(tmp_path: P
 @pytest.mark.parametrize(
     ("spread", "best", "said"),
     [
-        (0.01, (-1, -1.1, -1.2), "The best of 3 cells is 5→8 s=0.5; it is better than dense at"),
+        (
+            0.01,
+            (-1, -1.1, -1.2),
+            "Of 3 cells 5→8 s=0.5 has the lowest mean; it is better than dense at",
+        ),
         (5.0, (-1, -1.1, -1.2), "dense at equal steps by its own interval, but not at 95% as the"),
         (0.01, (-0.4, -1.1, -1.5), "lowest mean; it cannot be distinguished from dense"),
     ],
@@ -128,7 +132,10 @@ def test_control_shares_the_gain_of_the_best(tmp_path: Path) -> None:
     frame.loc[control, GAP[0]] = [-0.01, -0.02, -0.03]
     found = answer(lab, frame)
     assert found.cell in set(frame.loc[frame["role"] == "trial", "cell"])
-    assert "control batch=8, dense" in found.sentence and "50% of that gain" in found.sentence
+    assert (
+        "control batch=8, dense" in found.sentence
+        and "by point estimate 50% as much" in found.sentence
+    )
     assert (
         "minus the control: \u22120.02000 \u00b1" in found.sentence
         and "of 2 cells" in found.sentence

@@ -65,5 +65,5 @@ TESTS = "(two one-sided tests at 5%, each cell by itself)"
 def test_answer_before_the_end_names_no_best_cell(seeds_frame: pd.DataFrame) -> None:
     found = answer(Lab(Path("unused")), seeds_frame, complete=False)
     assert found.certainty.startswith(PROVISIONAL)
-    assert "The best of" not in found.sentence and "At 95% for all pairs" not in found.sentence
-    assert "with 80% power." in found.certainty
+    assert "as the lowest of" not in found.sentence and "At 95% for all pairs" not in found.sentence
+    assert "with 80% power; the best of many needs more." in found.certainty

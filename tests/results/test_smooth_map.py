@@ -21,7 +21,8 @@ def test_smooth_map_predicts_other_seeds_better() -> None:
     for seed, gaps_K in enumerate(GAPS_SK):
         found = smooth_map(PLACES_K3, gaps_K[None], depth=12)
         others_SK = np.delete(GAPS_SK, seed, axis=0)
-        noise = (others_SK.var(axis=0, ddof=1) / len(others_SK)).mean()
+        apart_SK = others_SK - others_SK.mean(axis=1, keepdims=True)
+        noise = apart_SK.var(axis=0, ddof=1).mean() / len(others_SK)
         truth_K = others_SK.mean(axis=0)
         for errors, values_K in ((raw, gaps_K), (smooth, found["mean"].to_numpy())):
             errors.append(np.var(values_K - truth_K) - noise)

@@ -64,12 +64,12 @@ def test_runs_share_cores_and_gpus(
         (
             2,
             {"gpus": 1.5},
-            "--gpus: must be at most 1, or a whole number",
+            "--gpus: must be a share of one GPU",
         ),
         (2, {"gpus": 2, "processes": 2}, "--processes: must be 1 with GPUs, got 2"),
         (0, {"device": "cuda:0", "gpus": 1}, "--gpus: must be at most 0 on this machine, got 1"),
         (2, {"device": "cuda:1"}, "--gpus: must fit --device cuda:1, got 0"),
-        (2, {"device": "cuda:1", "gpus": 2}, "--gpus: must be at most 1, or a whole number"),
+        (2, {"device": "cuda:1", "gpus": 2}, "--gpus: must be a share of one GPU"),
         (2, {"device": "cpu", "gpus": 0.5}, "--gpus: must fit --device cpu, got 0.5"),
     ],
 )

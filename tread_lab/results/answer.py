@@ -41,9 +41,9 @@ from tread_lab.results.texts import (
 MOST_EFFECTS = 3  # of axes that the answer names
 ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
 PROVISIONAL = (
-    "Provisional: the sweep has not finished, and no cell is called the best yet. An interval is of"
-    " a cell whose seeds have all ended; their number was fixed before, so that a look at it early"
-    " makes it no narrower."
+    "Provisional: the sweep has not finished, and no cell is called better as the lowest of many"
+    " yet. An interval is of a cell whose seeds have all ended; their number was fixed before, so"
+    " that an early look leaves it valid where the sweep runs to its end."
 )
 ENDS = [GAP_HELDOUT, GAP_HELDOUT + LOW, GAP_HELDOUT + HIGH]
 
@@ -85,7 +85,8 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     started, noun = started_cells(frame), "cell" if of_seeds else "run"
     n = int(best[GAP_HELDOUT + COUNT])
     certainty = _certainty(n, started, of_seeds=of_seeds)
-    if of_seeds and np.isfinite(deviation := deviation_of(frame)):
+    deviation = deviation_of(frame)
+    if of_seeds and deviation > ROUNDING * abs(float(best[GAP_HELDOUT])):
         certainty += f" {_power(deviation, n)}"
     if not complete:
         certainty = f"{PROVISIONAL} {certainty}"
@@ -139,18 +140,19 @@ def _finding(
         return f"{name} costs quality here, against {dense}: {result}."
     if counts == {"worse": tried}:
         least = f"First of {tried}: {name}, {result}."
-        return f"Every cell that has a result costs quality here, against {dense}. {least}"
+        every = "Every cell that has a result is worse by its own interval here"
+        return f"{every}, against {dense}. {least}"
     outcome = f"cannot be distinguished from {dense}"
     if high < 0 or low > 0:
         outcome = f"is {'better' if high < 0 else 'worse'} than {dense}"
     if started == 1:
         return f"{name} {outcome}: {result}."
-    best_of = f"Of {started} cells {name} has the lowest mean"
-    if complete and better_than_dense(frame, done):
-        best_of = f"The best of {started} cells is {name}"
+    if high < 0 and complete and better_than_dense(frame, done):
+        outcome += f", also at 95% as the lowest of {started}"
     elif high < 0:
-        outcome += f" by its own interval, but not at 95% as the best of {started}"
-    return f"{best_of}; it {outcome}: {result}.{others}"
+        outcome += " by its own interval"
+        outcome += f", but not at 95% as the lowest of {started}" if complete else " alone"
+    return f"Of {started} cells {name} has the lowest mean; it {outcome}: {result}.{others}"
 
 
 def _controls(
@@ -167,7 +169,7 @@ def _controls(
         ends, of_lead = (ahead.mean, ahead.low, ahead.high), f"95% over {ahead.n} {ahead.unit}"
         apart, share = interval_text(GAP_HELDOUT, *ends, over=of_lead), ""
         if control[GAP_HELDOUT] < 0 and best[GAP_HELDOUT] < 0:
-            share = f", {control[GAP_HELDOUT] / best[GAP_HELDOUT]:.0%} of that gain"
+            share = f", by point estimate {control[GAP_HELDOUT] / best[GAP_HELDOUT]:.0%} as much"
         name = routed(str(best["cell"]))
         yield f"The {control['cell']}, dense, has {gap}{share}; {name} minus the control: {apart}."
 
@@ -201,6 +203,7 @@ def _equivalent(frame: pd.DataFrame, done: pd.DataFrame) -> str:
     margin = frame.attrs.get("margin")
     if margin is None:
         return ""
+    done = done[done[GAP_HELDOUT + UNIT] == "seeds"]
     n = done[GAP_HELDOUT + COUNT].to_numpy(int)
     half = (done[GAP_HELDOUT + HIGH] - done[GAP_HELDOUT]) / stdtrit(n - 1, (1 + CONFIDENCE) / 2)
     reach = done[GAP_HELDOUT].abs() + half * stdtrit(n - 1, CONFIDENCE)
@@ -213,8 +216,9 @@ def _power(deviation: float, n: int) -> str:
     """Return the smallest gap that the seeds can show."""
     least = number(smallest_gap(deviation, n))
     return (
-        f"Seeds of a cell deviate by {number(deviation)}: {n} of them show a gap of {least} or more"
-        " with 80% power."
+        f"Cells deviate over seeds by {number(deviation)} (root mean square): for one chosen"
+        f" beforehand {n} seeds detect a gap of {least} with 80% power; the best of many needs"
+        " more."
     )
 
 
@@ -264,12 +268,12 @@ def _certainty(n: int, cells: int, *, of_seeds: bool) -> str:
     text = (
         f"One seed: the interval is over {n} held-out images of one pair of runs. It says how"
         " well these two networks were compared, not what another seed would give. This is an"
-        " observation; at least seeds=[0,1,2] would make it a finding."
+        " observation; test it with seeds=[0,1,2] or more."
     )
     if of_seeds:
         text = (
-            f"The interval is over {n} seeds, each paired with its own baseline, so it also"
-            " covers seeds that were not run."
+            f"The interval is of the mean over seeds, from {n}, each paired with its own baseline;"
+            " one new seed can lie outside."
         )
     if cells < 3:
         return text

@@ -4,7 +4,8 @@ The gap of cell k in seed s is y_sk = f(x_k) + u_s + v_s c_k + e_sk. f is a Gaus
 x = (start, end, rate) with a mean linear in c, the share of all tokens' blocks that a route skips;
 u_s and v_s are the level and the slope that the cells of a seed share, since they share a baseline
 and its draws; the noise e_sk grows as exp(kappa c). All scales are relative to the noise at c = 1/4
-with its conjugate prior (Rasmussen and Williams 2006, chapter 2), and parameters are averaged over.
+whose variance has the prior 1 / sigma^2 (Rasmussen and Williams 2006, chapter 2); parameters are
+averaged over.
 """
 
 # S seeds, K cells, N draws of the parameters, M draws of the map
@@ -66,7 +67,8 @@ def smooth_map(places_K3: Array, gaps_SK: Array, *, depth: int) -> pd.DataFrame:
     """
     measured_K = np.isfinite(gaps_SK).any(axis=0)
     if measured_K.sum() < FEWEST or len(places_K3) > MOST:
-        raise ValueError(f"must be {FEWEST} to {MOST} cells, got {measured_K.sum()}")
+        asked = f"{measured_K.sum()} measured of {len(places_K3)}"
+        raise ValueError(f"must be {FEWEST} measured of at most {MOST} cells, got {asked}")
     with threadpool_limits(limits=1):  # small matrices: threads wait for each other beside a sweep
         mean_K, map_MK = _fitted(places_K3, gaps_SK, depth, np.random.default_rng(0))
     low_K, high_K = np.quantile(map_MK, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)

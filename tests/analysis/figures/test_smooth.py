@@ -19,8 +19,8 @@ def test_smooth_map_holds_every_route_of_the_swept_range(paper_frame: pd.DataFra
     assert {*routes(found)} == expected > {*PAPER_PLACEMENTS}
     measured = placements(paper_frame, "gap/heldout").measured
     assert int((found.rows["seeds"] > 0).sum()) == len(measured)
-    assert found.caption.startswith("Gaussian process over start, end and rate, from 12 measured")
-    assert "Next runs, by the probability of being best of all: seed " in found.caption
+    assert found.caption.startswith("Gaussian process over start, end and rate, here with 12 ")
+    assert "Likeliest lowest, also without a run: " in found.caption
 
 
 def test_smooth_map_is_one_for_each_rate(tmp_path: Path) -> None:
