@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.data.conftest import packed
+from tests.data.conftest import packed, shards
 from tread_lab.cli.data_commands import data_settings, show_measured
 from tread_lab.cli.main import main
 from tread_lab.data.latents import write_manifest
 from tread_lab.data.measure import Measured
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
 
-__all__ = ["packed"]
+__all__ = ["packed", "shards"]
 
 
 @pytest.mark.parametrize(
@@ -110,3 +110,12 @@ def test_measurements_are_a_table_and_scales(capsys: pytest.CaptureFixture[str])
     show_measured(FOUND, as_json=True)
     tree = json.loads(capsys.readouterr().out)
     assert tree["mean_C"] == [0.5, -1.0] and tree["scale"] == {"edm": 0.1, "flow": 0.2}
+
+
+def test_repeated_pack_shows_what_is_there(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["data", "pack", str(shards), str(tmp_path / "out")]
+    assert main(command) == 0
+    first = capsys.readouterr().out
+    assert main(command) == 0 and capsys.readouterr().out == first != ""

@@ -13,6 +13,7 @@ from torch import Tensor
 from tests.train.runs import differing, last_checkpoint, train_until
 from tread_lab.config import RunSpec, decode
 from tread_lab.config.data import DataSpec
+from tread_lab.data import feature_cache as module
 from tread_lab.data import open_data
 from tread_lab.data.feature_cache import FeatureCache
 from tread_lab.methods.repa import alignment
@@ -49,6 +50,15 @@ def test_features_are_computed_once(tmp_path: Path) -> None:
     assert torch.equal(cache.features(ids), encode(ids).half())
     again = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
     assert again.complete and [*again.fill(counted(calls))] == [] and len(calls) == 3
+
+
+def test_few_chunks_stay_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OPEN", 1)
+    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
+    assert [*cache.fill(encode)][-1] == N
+    ids = torch.tensor([149, 0, 64, 1])
+    assert torch.equal(cache.features(ids), encode(ids).half())
+    assert cache._mapped.cache_info().currsize == 1
 
 
 def test_what_decides_the_features_names_the_cache(tmp_path: Path) -> None:

@@ -125,6 +125,9 @@ def test_held_out_moments_are_their_split(parts: Path) -> None:
     store = arrays(parts, "heldout")
     assert store.own_heldout and store.read(np.arange(3))[:, 0, 0, 0].tolist() == [100, 101, 102]
     assert len(arrays(parts, "train").labels) == 40
+    (parts / "heldout_moments.npy").rename(parts / "heldout_latents.npy")
+    with pytest.raises(UserError, match="must hold heldout_moments beside moments, got heldout_l"):
+        arrays(parts, "train")
 
 
 def test_images_and_captions_follow_the_split(parts: Path) -> None:

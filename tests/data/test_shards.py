@@ -99,6 +99,9 @@ def test_absent_tars_are_one_line(tmp_path: Path) -> None:
     write_tar(tmp_path / "one" / "a.tar", MEMBERS[:2])
     with pytest.raises(UserError, match=r"two or more samples to split, got 1$"):
         _open(tmp_path / "one")
+    write_tar(tmp_path / "other" / "a.tar", [("a.jpg", b"an image")])
+    with pytest.raises(UserError, match=r"must hold samples of .latent.npy and .cls, got none"):
+        _open(tmp_path / "other")
 
 
 def test_tars_of_a_folder_are_ordered(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tread_lab.data.arrays import write_npy
 from tread_lab.records.locks import Busy, exclusive
 
 CHUNK = 64  # samples encoded together, whoever asks, so that a feature depends on its sample
+OPEN = 256  # chunks that stay mapped: each holds one of the files that a process may open
 _AGAIN = 1.0  # seconds until a cache is looked at again that another process fills
 
 # encode(ids_B) -> features [B, T, E]
@@ -46,6 +47,7 @@ class FeatureCache:
         fingerprint = {**fingerprint, "shape": list(shape), "chunk": CHUNK}
         key = hashlib.sha256(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest()[:16]
         self.folder, self._shape = caches / kind / key, shape
+        self._mapped = functools.lru_cache(OPEN)(self._map)
 
     @property
     def complete(self) -> bool:
@@ -89,7 +91,6 @@ class FeatureCache:
     def _path(self, chunk: int) -> Path:
         return self.folder / f"{chunk:06d}.npy"
 
-    @functools.cache  # noqa: B019 (a map of each chunk, for as long as the cache is read)
-    def _mapped(self, chunk: int) -> NDArray[Any]:
+    def _map(self, chunk: int) -> NDArray[Any]:
         rows: NDArray[Any] = np.load(self._path(chunk), mmap_mode="r")
         return rows

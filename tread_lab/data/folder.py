@@ -62,6 +62,8 @@ class LabelledFiles:
         except (OSError, ValueError, KeyError, TypeError) as error:
             wanted = "pairs of file and label below `labels`, as EDM2's and REPA's files"
             raise wrong(index, wanted, repr(error)) from None
+        if not rows:
+            raise wrong(index, "pairs of file and label below `labels`", "none")
         self.names = [name for name, _ in rows]
         self.labels_n: NDArray[np.int64] = np.array([label for _, label in rows], dtype=np.int64)
 

@@ -53,7 +53,9 @@ class PackedArrays(Store):
 
     def open(self, split: Split) -> tuple[NDArray[np.integer], tuple[int, ...]]:
         held = _arrays(self.path)
-        name = "moments" if "moments" in held else "latents"
+        name, other = ("moments", "latents") if "moments" in held else ("latents", "moments")
+        if HELDOUT + other in held:
+            raise wrong(self.path, f"{HELDOUT}{name} beside {name}", HELDOUT + other)
         self.own_heldout = HELDOUT + name in held
         self._prefix = HELDOUT if self.own_heldout and split == "heldout" else ""
         prefix = self._prefix

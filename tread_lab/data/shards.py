@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.config.errors import UserError
-from tread_lab.data.stored import ContentFile, OneFileEach, Split
+from tread_lab.data.stored import ContentFile, OneFileEach, Split, wrong
 from tread_lab.records.durable import modified
 
 LATENT, LABEL = "latent.npy", "cls"
@@ -119,6 +119,8 @@ class TarShards(OneFileEach):
             raise UserError(f"data.path: {wanted}, got {self.path}")
         self._opened = functools.lru_cache(OPEN)(_OpenTar)
         rows = [_index(tar, modified(tar)) for tar in self._tars]
+        if not sum(map(len, rows)):
+            raise wrong(self.path, f"samples of .{LATENT} and .{LABEL}", "none")
         numbers = np.repeat(np.arange(len(rows)), [len(part) for part in rows])
         # of each sample the number of its tar, first byte and length of its latent, its label
         self._table = np.column_stack([numbers, np.concatenate(rows)])

@@ -150,10 +150,15 @@ class Compared:
     ) -> None:
         self.generated, self.kept, self.device = generated, kept, device
         self.reference, self.given = reference, given
+        self._distances = dict[str, float]()
 
-    @functools.cache  # noqa: B019
     def frechet(self, layer: str) -> float:
         """Return the Frechet distance to the references in a layer, in float64."""
+        if layer not in self._distances:
+            self._distances[layer] = self._frechet(layer)
+        return self._distances[layer]
+
+    def _frechet(self, layer: str) -> float:
         if (moments := self.given.get(layer)) is None:
             x_MD = self.reference[layer].double()
             moments = x_MD.mean(dim=0), x_MD.T.cov()

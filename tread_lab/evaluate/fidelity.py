@@ -36,8 +36,8 @@ def inception_weights() -> Path:
     name = os.environ.get(VARIABLE)
     if not name:
         raise UserError(
-            f"metrics: Inception features need {FILE} of torch-fidelity's releases; give its path"
-            f" in {VARIABLE}"
+            f"metrics: Inception features need {FILE} (torch-fidelity's releases call it"
+            f" weights-{FILE.removeprefix('pt_')}); give its path in {VARIABLE}"
         )
     path = Path(name).expanduser()
     if not path.is_file():
