@@ -20,6 +20,7 @@ from tread_lab.analysis.figures.placements import (
 )
 from tread_lab.analysis.figures.points import NUMBERS, Drawn, Points, SweepRecords, named
 from tread_lab.config.model import depth_of
+from tread_lab.config.units import counted
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.records.run_state import RunState
 from tread_lab.results import ARROW, interval_text, joined, number, other_axes
@@ -47,11 +48,12 @@ class Smoothed(Points):
         own = self.rows[self.rows["seeds"] > 0]
         lowest = own.sort_values("value").iloc[0]
         chances = _chances(own, "best", "{name} {chance:.0%}")
-        of_all = _chances(self.rows, "best_of_all", "{name} ({chance:.0%}, {seeds} seeds so far)")
+        of_all = _chances(self.rows, "best_of_all", "{name} ({chance:.0%}, {seeds} so far)")
+        most = counted(int(own["seeds"].max()), "seed")
         return (
             f"Gaussian process over start, end and rate, here with {len(own)} measured routes of up"
-            f" to {own['seeds'].max()} seeds: {lowest['name']} has the lowest posterior mean of"
-            f" these, {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Under this"
+            f" to {most}: {lowest['name']} has the lowest posterior mean of these,"
+            f" {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Under this"
             f" model the lowest of all measured cells is, with probability: {joined(chances)}."
             f" Likeliest lowest, also without a run: {joined(of_all)}; test them on fresh seeds."
         )
@@ -125,4 +127,7 @@ def _chances(rows: pd.DataFrame, column: str, text: str) -> list[str]:
     order = rows.sort_values(column, ascending=False).head(LIKELY)
     likely = order[order[column] >= min(RARELY, order[column].max())]
     facts = zip(likely["name"], likely["seeds"], likely[column])
-    return [text.format(name=name, seeds=seeds, chance=chance) for name, seeds, chance in facts]
+    return [
+        text.format(name=name, seeds=counted(int(seeds), "seed"), chance=chance)
+        for name, seeds, chance in facts
+    ]
