@@ -50,7 +50,7 @@ def test_answer_calls_cells_within_the_margin_equivalent(seeds_frame: pd.DataFra
     frame.loc[trial & (frame["cell"] != routes[0]), "gap/heldout"] += 0.01
     frame.attrs["margin"] = 0.008
     sentence = answer(lab, frame).sentence
-    assert f"Equivalent to dense, within 0.008 of dense {TESTS}: " in sentence
+    assert f"Equivalent to dense within 0.008 {TESTS}: " in sentence
     named = sentence.partition(f"{TESTS}: ")[2].partition(".")[0]
     assert routes[0].replace("->", "→").startswith(named.partition(".")[0])
     frame.attrs["margin"] = 1e-6

@@ -1,4 +1,4 @@
-"""The commands that cost, train and measure runs; what works for them is imported when it works."""
+"""The commands that cost, train and measure runs; their imports are delayed until they run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sweep(
     overrides: Overrides = (),
     *,
     plan: Annotated[bool, "print the plan and stop"] = False,
-    power: Annotated[bool, "with --plan: the smallest gap that 2 to 10 seeds can show"] = False,
+    power: Annotated[bool, "the plan with the smallest gap that 2 to 10 seeds detect"] = False,
     retry_failed: Annotated[bool, "run all failed runs again"] = False,
     executor: Annotated[Literal["ray", "inline"], "what carries the runs out (ray)"] = "ray",
     gpus: Annotated[

@@ -208,8 +208,8 @@ def _equivalent(frame: pd.DataFrame, done: pd.DataFrame) -> str:
     half = (done[GAP_HELDOUT + HIGH] - done[GAP_HELDOUT]) / stdtrit(n - 1, (1 + CONFIDENCE) / 2)
     reach = done[GAP_HELDOUT].abs() + half * stdtrit(n - 1, CONFIDENCE)
     within = [*done.loc[reach < margin, "cell"]]
-    tests = f"within {number(margin)} of dense (two one-sided tests at 5%, each cell by itself)"
-    return f"Equivalent to dense, {tests}: {joined(within) if within else 'no cell'}."
+    tests = f"within {number(margin)} (two one-sided tests at 5%, each cell by itself)"
+    return f"Equivalent to dense {tests}: {joined(within) if within else 'no cell'}."
 
 
 def _power(deviation: float, n: int) -> str:
