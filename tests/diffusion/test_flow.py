@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -42,6 +44,15 @@ def test_quantiles_of_t() -> None:
     # sigmoid(N(0, 1)) at its 10%, 50% and 90% quantile: sigmoid(-+1.28155)
     t = Flow(FlowSpec()).level(u)
     torch.testing.assert_close(t, torch.tensor([0.21729, 0.5, 0.78271]), atol=1e-5, rtol=0)
+
+
+def test_shift_moves_training_and_sampling_alike() -> None:
+    """t' = s t / (1 + (s - 1) t): the odds of t, times s (SD3's 3 puts 0.5 at 0.75)."""
+    plain, shifted = Flow(FlowSpec()), Flow(FlowSpec(shift=3.0))
+    u_B = torch.rand(64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(shifted.level(u_B).logit(), plain.level(u_B).logit() + math.log(3))
+    found = shifted.grid(SamplerSpec(steps=4)).tolist()
+    assert found == pytest.approx([1, 0.9, 0.75, 0.5, 0])
 
 
 @pytest.mark.parametrize(("then", "deviation"), [(0.3, 0.8**0.5), (0.0, 0.0)])

@@ -42,11 +42,14 @@ class FlowSpec:
         time: training distribution of t: `logit_normal` is sigmoid(N(0, 1)), or `uniform`.
         direction: weight of the mean of 1 - cos(v, target) over the channels of each place, which
             the loss has beside the squared error; LightningDiT's is 1.
+        shift: s of t' = s t / (1 + (s - 1) t), in training and in sampling (Esser et al. 2024, eq.
+            23): sqrt(m / n) for m latent values where n need no shift.
     """
 
     kind: Literal["flow"] = "flow"
     time: Literal["logit_normal", "uniform"] = "logit_normal"
     direction: NotNegative = 0.0
+    shift: Positive = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,9 +29,14 @@ class Flow(Process):
         self.spec = spec
 
     def level(self, u_B: Tensor) -> Tensor:
-        """t by the inverse of its distribution."""
+        """t by the inverse of its distribution, shifted."""
         u_B = u_B.double().clamp(1e-7, 1 - 1e-7)
-        return lookup(TIMES, self.spec.time, "process.time")(u_B).float()
+        return self._shifted(lookup(TIMES, self.spec.time, "process.time")(u_B)).float()
+
+    def _shifted(self, t: Tensor) -> Tensor:
+        """t' = s t / (1 + (s - 1) t) (Esser et al. 2024, eq. 23)."""
+        s = self.spec.shift
+        return s * t / (1 + (s - 1) * t)
 
     def noisy(self, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
         """(1 - t) x + t eps."""
@@ -80,9 +85,8 @@ class Flow(Process):
         return mean_BCHW, deviation
 
     def grid(self, sampler: SamplerSpec) -> Tensor:
-        """t from 1 to 0 in even steps, or in even steps down to a last one of another size."""
+        """t from 1 to 0 in even steps, or in even steps down to a last one of another size; then
+        shifted."""
         n, last = sampler.steps, sampler.last_step
-        if last is None:
-            return torch.linspace(1, 0, n + 1, dtype=torch.float64)
-        t = torch.linspace(1, last, n, dtype=torch.float64)
-        return torch.cat([t, t.new_zeros(1)])
+        t = torch.linspace(1, 0 if last is None else last, n + (last is None), dtype=torch.float64)
+        return self._shifted(t if last is None else torch.cat([t, t.new_zeros(1)]))
