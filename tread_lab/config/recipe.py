@@ -44,12 +44,15 @@ class FlowSpec:
             the loss has beside the squared error; LightningDiT's is 1.
         shift: s of t' = s t / (1 + (s - 1) t), in training and in sampling (Esser et al. 2024, eq.
             23): sqrt(m / n) for m latent values where n need no shift.
+        prediction: output of the network: `v`, or the clean sample `x` with the loss on v = (z - x)
+            / max(t, 0.05), as JiT trains (Li & He 2025).
     """
 
     kind: Literal["flow"] = "flow"
     time: Literal["logit_normal", "uniform"] = "logit_normal"
     direction: NotNegative = 0.0
     shift: Positive = 1.0
+    prediction: Literal["v", "x"] = "v"
 
 
 @dataclass(frozen=True, kw_only=True)
