@@ -134,7 +134,36 @@ class EnsembleLoss(Loss):
         return f"{self.form} {self.weight:g}"
 
 
-LOSSES = Variants("loss", PlainLoss, EnsembleLoss)
+@dataclass(frozen=True, kw_only=True)
+class ContrastiveLoss(Loss):
+    """Contrastive flow matching (Stoica et al. 2025): |v - u|^2 - lambda |v - u'|^2, u' = eps' - x'
+    of the batch's next sample. Held-out loss stays |v - u|^2.
+
+    Attributes:
+        weight: lambda.
+    """
+
+    dense: ClassVar[bool] = True
+    kind: Literal["contrastive"] = "contrastive"
+    weight: Rate = 0.05
+
+    def resolved(self, run: RunSpec) -> ContrastiveLoss:
+        """Return the loss; refuse a process without velocity, and a batch without another sample.
+
+        Raises:
+            UserError: it is one of them.
+        """
+        if not isinstance(run.process, FlowSpec) or run.train.batch < 2:
+            raise UserError(
+                "loss: contrastive requires a flow and a batch of 2 or more. Try process=flow."
+            )
+        return self
+
+    def __str__(self) -> str:
+        return f"contrastive {self.weight:g}"
+
+
+LOSSES = Variants("loss", PlainLoss, EnsembleLoss, ContrastiveLoss)
 
 
 SCHEDULES = Registry("schedule", dict.fromkeys(("constant", "sqrt_decay")))

@@ -78,7 +78,7 @@ class Flow(Process):
             cosine_BHW = F.cosine_similarity(v, target_BCHW, dim=1) * v.any(dim=1)
             error_BCHW = error_BCHW + self.spec.direction * (1 - cosine_BHW)[:, None]
         denoised_BCHW = z_BCHW - t * v
-        return LossTerms(x_BCHW, z_BCHW, denoised_BCHW, error_BCHW, torch.ones_like(level_B))
+        return LossTerms(x_BCHW, z_BCHW, denoised_BCHW, error_BCHW, torch.ones_like(level_B), v)
 
     def velocity(self, prediction_BCHW: Tensor, z_BCHW: Tensor, level: Tensor) -> Tensor:
         """dz/dt = v."""
