@@ -22,7 +22,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.results import trials_frame
 from tread_lab.results.gaps import (
     Losses,
-    common_evaluation,
     gap_over_images,
     loss_gaps,
     losses_paths,
@@ -108,12 +107,6 @@ def test_levels_may_differ_by_rounding_alone(level: float, same: bool) -> None:
                 loss_gaps(trial, baseline)
 
 
-def test_losses_without_levels_or_of_fewer_images_cannot_be_paired() -> None:
-    for shape, other in ((4, 4), ((4, 2), (3, 2))):
-        with pytest.raises(UserError, match=r"losses of \(4,.*\) and \(.*\) cannot be paired"):
-            gap_over_images(np.ones(shape), np.ones(other))
-
-
 ONES = np.ones((4, 2))
 
 
@@ -143,45 +136,11 @@ def test_arrays_that_are_no_losses_are_one_clear_line(
             Losses.read(path)
 
 
-def test_only_losses_of_a_runs_end_are_paired_and_only_where_they_are(tmp_path: Path) -> None:
-    lab, ones = Lab(tmp_path), np.ones((8, 2))
-    end, early = HeldoutSpec(images=8, levels=2), HeldoutSpec(images=8, levels=2, step=5)
-    for spec in (end, early):
-        evaluated(lab, tiny_spec(None), spec, dense=ones, level=ones)
-    lab.run(BASELINE).evaluation(HeldoutSpec(images=16)).write(HeldoutSpec(images=16), {})
-    path = lab.run(BASELINE).evaluation(end).path
-    assert losses_paths(lab.run(BASELINE)) == {path.name: path / "losses.npz"}
-    stage = lab.run(BASELINE).evaluation(early).path
-    assert losses_paths(lab.run(BASELINE), 5) == {path.name: stage / "losses.npz"}
-
-
 def losses_of(root: Path, name: str, dense: np.ndarray, routed: float | None = None) -> Path:
     """A file of losses, all at level 1."""
     more = {} if routed is None else {"routed": np.full(dense.shape, routed)}
     np.savez(root / f"{name}.npz", dense=dense, level=np.ones(dense.shape), **more)
     return root / f"{name}.npz"
-
-
-def test_what_is_measured_later_by_others_changes_no_comparison(tmp_path: Path) -> None:
-    few, many = np.ones((4, 2)), np.ones((8, 2))
-    sides = [
-        {"a": losses_of(tmp_path, f"a{k}", few), "b": losses_of(tmp_path, f"b{k}", many)}
-        for k in range(3)
-    ]
-    assert common_evaluation(sides) == "b" and common_evaluation(sides, ["a", "c"]) == "a"
-    assert common_evaluation([*sides, {"a": sides[0]["a"]}]) == "a"
-    assert common_evaluation([*sides, {}]) is None
-
-
-def test_without_a_shared_evaluation_the_gap_to_routing_is_of_the_planned_one(
-    tmp_path: Path,
-) -> None:
-    few, many = np.ones((4, 2)), np.ones((8, 2))
-    trial = {"a": losses_of(tmp_path, "a", few, 1.5), "b": losses_of(tmp_path, "b", many, 3.0)}
-    assert {name: gap.mean for name, gap in recorded_gaps(trial, {}).items()} == {"gap/route": 2.0}
-    planned = recorded_gaps(trial, {"c": trial["a"]}, ["a", "c"])
-    assert {name: gap.mean for name, gap in planned.items()} == {"gap/route": 0.5}
-    assert recorded_gaps({}, trial, ["a"]) == {}
 
 
 def test_a_replaced_file_is_read_again(tmp_path: Path) -> None:
