@@ -79,7 +79,7 @@ class Pages:
 
     def index(self) -> Response:
         """Answer a line for each sweep, the newest first; of one that cannot be read, why."""
-        lines = []
+        lines = list[dict[str, Any]]()
         for name in self.lab.sweeps():
             try:
                 lines.append(dict(self.read(name, sweep_line)[1]))
