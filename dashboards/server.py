@@ -84,8 +84,8 @@ class Pages:
             try:
                 lines.append(dict(self.read(name, sweep_line)[1]))
             except UserError as error:
-                line = {"name": name, "question": str(error), "states": "", "best": "", "at": 0}
-                lines.append(line)
+                unread = {"question": str(error), "states": "", "best": "", "at": 0}
+                lines.append({"name": name, **unread})
         for line in lines:
             line["age"] = f"{duration(time.time() - line['at'])} ago" if line["at"] else ""
         lines.sort(key=lambda line: -line["at"])

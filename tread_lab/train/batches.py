@@ -72,7 +72,7 @@ class Batch:
             None if tensor is None else change(tensor)
             for tensor in (self.target_BNE, self.negative_BCHW)
         )
-        return Batch(*drawn, routes or None, target, negative)
+        return Batch(*drawn, routing=routes or None, target_BNE=target, negative_BCHW=negative)
 
 
 class Batches:
