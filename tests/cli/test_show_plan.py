@@ -13,7 +13,7 @@ from tread_lab.cli.console import answers
 from tread_lab.cli.show_plan import show_plan
 from tread_lab.hardware import Devices
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Judgement, Suggestion
+from tread_lab.records.sweep_folder import Suggestion
 from tread_lab.sweep.plan import Plan
 
 SPACE = {"route": {"start": "0..3", "end": "4..7"}}
@@ -61,15 +61,6 @@ def test_search_counts_its_suggestions(lab: Lab, capsys: pytest.CaptureFixture[s
     assert plan.tasks == ()
     lab.sweep(plan.name).add_suggestion(Suggestion(0, plan.space[0], ()))
     assert "6 of 16 cells, 1 suggested" in shown(plan, lab, capsys)
-
-
-def test_early_stop_shows_as_stopped(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = placements(stop_early="asha")
-    lab.run(plan.tasks[1].run).create(plan.tasks[1].spec)
-    lab.run(plan.tasks[1].run).log_path.touch()
-    lab.sweep("placement").add_judgement(Judgement(plan.tasks[1].run, 7, 0.5))
-    text = shown(plan, lab, capsys)
-    assert " stopped " in text and "does not rank placements" in text
 
 
 def test_long_plans_count_the_rest(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,6 @@ from tread_lab.records import metric_names
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
-from tread_lab.records.sweep_folder import Judgement
 from tread_lab.results import metric_columns, ranking_key, trials_frame
 
 STATES = {(0, 4): "failed", (5, 8): "pending"}
@@ -162,7 +161,7 @@ def test_problems_of_losses_come_before_ends_of_runs(tmp_path: Path) -> None:
     assert np.isnan(row(frame, (2, 8))["gap/route"])
 
 
-@pytest.mark.parametrize("state", ["diverged", "interrupted", "stopped"])
+@pytest.mark.parametrize("state", ["diverged", "interrupted"])
 def test_reopened_run_has_no_numbers(tmp_path: Path, state: str) -> None:
     lab = write_sweep(tmp_path, small())
     run = lab.run_of(tiny_spec((2, 8)))
@@ -170,8 +169,6 @@ def test_reopened_run_has_no_numbers(tmp_path: Path, state: str) -> None:
     run.log_path.touch()
     if state == "diverged":
         run.finish(state, step=7)
-    elif state == "stopped":
-        lab.sweep("placement").add_judgement(Judgement(run.name, 7, 0.5))
     found = row(frame := trials_frame(lab, "placement"), (2, 8))
     assert found["state"] == state
     assert found[metric_columns(frame)].isna().all()

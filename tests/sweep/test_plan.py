@@ -1,4 +1,4 @@
-"""The tasks of a plan: each run once, and what is open, judged or compared among them."""
+"""The tasks of a plan: each run once, and what is open, or compared among them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.pretender import ended_run
 from tests.sweep.plans import plan_of, tiny
 from tread_lab.config import UserError, decode
 from tread_lab.config.cell import Trial
 from tread_lab.config.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
 from tread_lab.config.load import load_sweep, shipped_folder
-from tread_lab.config.sweep import SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.config.sweep import SearchSpec, SweepSpec
 from tread_lab.cost.training import cost
-from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Judgement
 from tread_lab.sweep.expand import steps_off
 from tread_lab.sweep.plan import (
     Plan,
@@ -77,17 +74,6 @@ def test_parents_are_counted_apart() -> None:
     assert (len(plan.trials), len(plan.tasks)) == (2, 4)
     assert plan_with_costs(plan)["counts"]["parents"] == plan.parents == 2
     assert [task.evaluations == () for task in plan.tasks] == [True, False, True, False]
-
-
-@pytest.mark.parametrize(("early", "left"), [(None, 5), (StopEarlySpec(), 4)])
-def test_stopped_run_opens_without_early_stopping(
-    lab: Lab, early: StopEarlySpec | None, left: int
-) -> None:
-    plan = replace(planned(evaluate=[]), stop_early=early)
-    lab.sweep("p").add_judgement(Judgement(plan.trials[2].run, 5, 0.5))
-    ended_run(lab, plan.trials[0].spec, step=20)
-    assert len(plan.open_tasks(lab)) == left
-    assert plan.open_of(lab, plan.tasks[:1]) == []
 
 
 @pytest.mark.parametrize("sweep", sorted(path.stem for path in shipped_folder("sweeps").iterdir()))

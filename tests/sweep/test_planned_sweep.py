@@ -13,7 +13,6 @@ from tests.pretender import ended_run
 from tread_lab.config import RunSpec, UserError, decode, encode
 from tread_lab.config.signature import signature
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Judgement
 from tread_lab.sweep.plan import check_edit, store_plan
 from tread_lab.sweep.planned_sweep import DataDigests, load_sweep
 
@@ -41,12 +40,6 @@ def test_runs_of_the_lab_are_done(tmp_path: Path) -> None:
         ended_run(Lab(tmp_path), trial.spec, "diverged", step=1)
     later = load_sweep("route_placement.yaml", "controls=[]", "evaluate=[]", path=tmp_path)
     assert later.trials["state"].tolist() == ["diverged"] * 10 + ["pending"] * 7
-    last = sweep.plan.trials[-1].run
-    with Lab(tmp_path).run(last).log() as log:
-        log(1, **{"train/loss": 1.0})
-    Lab(tmp_path).sweep("route_placement").add_judgement(Judgement(last, 1, 0.5))
-    later = load_sweep("route_placement.yaml", "controls=[]", "evaluate=[]", path=tmp_path)
-    assert later.trials["state"].iloc[-1] == "stopped", "early, as everywhere"
 
 
 MODEL = {"depth": 2, "width": 16, "heads": 2}
