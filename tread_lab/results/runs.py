@@ -18,6 +18,7 @@ from tread_lab.config.labels import MetricNames, cell_label
 from tread_lab.config.lengths import QUESTIONS
 from tread_lab.config.run import steps_alike
 from tread_lab.records.caveats import left_cells, mixed_runs
+from tread_lab.records.early_stopping import stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
@@ -28,9 +29,9 @@ from tread_lab.records.metric_names import (
     parameters,
 )
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.run_state import RunState
+from tread_lab.records.run_state import RunState, state_in_sweep, stop_reason
 from tread_lab.records.stored_plan import StoredPlan
-from tread_lab.records.sweep_folder import Judgement, SweepFolder, state_in_sweep
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.results.cells import (
     COUNT,
     HIGH,
@@ -71,14 +72,14 @@ class Record:
     losses: dict[int, dict[str, Path]] = field(default_factory=lambda: {END: {}})
 
     @staticmethod
-    def read(run: RunFolder, planned: list[str], stopped: Mapping[str, Judgement]) -> Record:
+    def read(run: RunFolder, planned: list[str], stopped: Mapping[str, int]) -> Record:
         """Return the record of a run as a sweep sees it that has `stopped` some runs early."""
         result = run.result() if run.path.is_dir() else None
         if result is None:
             state = run.state() if run.path.is_dir() else RunState.PENDING
             if state_in_sweep(state, run.name, stopped) is not state:
-                judged = stopped[run.name]
-                return Record(RunState.STOPPED, judged.reason, judged.step)
+                step = stopped[run.name]
+                return Record(RunState.STOPPED, stop_reason(step), step)
             return Record(state)
         state, reason, steps = result["state"], result.get("reason", ""), result.get("step")
         if state is not RunState.COMPLETED:
@@ -126,7 +127,7 @@ class SweepReader:
         self.plan, self._left = plan.with_baseline_cells, left_cells(lab, plan)
         self.names = MetricNames(plan.evaluation_defaults)
         self._trials = {trial.run: trial for trial in self.plan.trials}
-        self._planned, stopped = plan.planned, lab.sweep(plan.name).stopped()
+        self._planned, stopped = plan.planned, stopped_early(lab, plan)
         self._records = {
             run: Record.read(lab.run(run), self._planned, stopped) for run in self._trials
         }
