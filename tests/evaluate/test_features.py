@@ -90,7 +90,7 @@ def test_each_metric_is_of_its_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = Scorer(metrics, "inception", reference, (1, 1, 1), **how)
     scorer.add(images[:6])
     scorer.add(images[6:])
-    found = scorer.scores()
+    found, _ = scorer.scores()
     spread = 2 * (1 + 8 / 15 - 2 * (8 / 15) ** 0.5)
     assert {name: round(value, 9) for name, value in found.items()} == {
         "is@16": pytest.approx(2.0),
@@ -101,7 +101,7 @@ def test_each_metric_is_of_its_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Layers, "extractor", "dinov2-large")  # moments of a file are Inception's
     other = Scorer(["fd_dinov2"], "dinov2-large", reference, (1, 1, 1), **how)
     other.add(images)
-    assert [*other.scores().values()] == [pytest.approx(0, abs=1e-9)]
+    assert [*other.scores()[0].values()] == [pytest.approx(0, abs=1e-9)]
 
 
 def test_metric_must_be_finite(
