@@ -48,7 +48,8 @@ class Drawing:
         self.folder, self.spec, self.device = folder, spec, device
         run, branches, at = folder.spec(), spec.sampler.guidance.branches, whole(spec.step)
         self.networks = {
-            b.step: trained(folder, device, step=at if b.step is None else b.step) for b in branches
+            b.step: trained(folder, device, step=at if b.step is None else b.step, ema=spec.ema)
+            for b in branches
         }
         for network in self.networks.values():
             compile_for(run, network.network, device)

@@ -151,7 +151,7 @@ def _probe(
     run, place = folder.spec(), folder.evaluation(spec)
     heldout = open_data(run.data, "heldout")
     check_probe(spec, run.model, heldout)
-    model = trained(folder, device, step=whole(spec.step))
+    model = trained(folder, device, step=whole(spec.step), ema=spec.ema)
     model = dataclasses.replace(model, condition=condition_of(model.spec, folder, device))
     if isinstance(spec, HeldoutSpec):
         metrics = yield from _heldout(model, heldout, spec, place)
