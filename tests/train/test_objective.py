@@ -15,7 +15,7 @@ from tread_lab.data.source import open_data
 from tread_lab.diffusion import EDM, LossTerms, build_process
 from tread_lab.routing import BatchRoute, Routing, draw_routing
 from tread_lab.train.batches import Batches
-from tread_lab.train.objective import Objective, patches, token_loss
+from tread_lab.train.objective import Objective, token_loss
 
 B, C, SIDE, P = 3, 2, 8, 2
 N = (SIDE // P) ** 2
@@ -92,12 +92,6 @@ def test_plain_loss_is_the_process_loss() -> None:
     whole = (BatchRoute(0, 8, torch.arange(N).expand(B, N)),)  # of a dense step with path-drop
     for routing in (None, whole):
         assert torch.equal(token_loss(EnsembleLoss(), seen, routing, patch=P), expected)
-
-
-def test_patches_follow_token_order() -> None:
-    x = torch.randn(B, C, SIDE, SIDE)
-    for n in range(N):
-        assert torch.equal(patches(x, P)[:, n], torch.stack([patch(x[b], n) for b in range(B)]))
 
 
 def test_sample_without_routed_tokens_is_plain() -> None:
