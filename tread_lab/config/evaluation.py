@@ -224,13 +224,14 @@ class SimilaritySpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesSpec:
-    """Metrics of `count` generated images, sampled once for all metrics.
+    """Metrics of `count` generated images, sampled once for all metrics; or their means over sets.
 
     Attributes:
         metrics: `fd` (Frechet distance in the data set's own features), `fid` (the same in
             Inception-2015 features, weights needed), `sfid` (in its spatial features), `kid`, `is`
             (ADM's inception score), `is_shuffled` (torch-fidelity's), `precision`, `recall`;
             without any, only the sample grid is drawn.
+        sets: sets of `count` images, each with seeds of its own; their spread is recorded as well.
         sampler: how images are generated; by default as the experiment says.
         step, ema: of the weights that are measured, as for the held-out loss.
         reference: the file of statistics that the images are compared with; `None` for the data's
@@ -240,6 +241,7 @@ class SamplesSpec:
     kind: Literal["samples"] = "samples"
     metrics: tuple[Annotated[str, METRICS], ...] = ()
     count: Count = 64
+    sets: Count = 1
     sampler: SamplerSpec = field(default_factory=SamplerSpec)
     step: Step = None
     reference: ReferenceSpec | None = None
@@ -250,6 +252,11 @@ class SamplesSpec:
         for name in self.metrics:
             if self.count < (fewest := METRICS[name].fewest):
                 raise UserError(f"count: must be at least {fewest} for {name}, got {self.count}")
+
+    @property
+    def images(self) -> int:
+        """How many are generated."""
+        return self.sets * self.count
 
 
 EvaluationSpec = HeldoutSpec | SimilaritySpec | SamplesSpec
@@ -292,7 +299,8 @@ def decode_evaluations(
 ) -> tuple[EvaluationSpec, ...]:
     """Return the evaluations of a list such as `[heldout_loss, fd@1k, {samples: {count: 64}}]`.
 
-    `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`, and `fid[heldout]@1k` is that
+    `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`, `fd@1k x3` for that with `sets:
+    3`, and `fid[heldout]@1k` is that
     with `reference: heldout`; metrics that share count, sampler, step and reference become one
     evaluation, so that images are generated once.
     `fd@1k at 250, 50%, end` is one evaluation at each of these steps, and so is the key `at`; with
@@ -352,10 +360,10 @@ def _kind_and_options(item: Any, path: str) -> tuple[str, dict[str, Any]]:
         raise UserError(f"must be a name or {{name: options}}, got {shown(item)}").at(path)
     ((kind, options),) = item.items()
     named = dict[str, Any]()
-    pattern = r"(\w+)(\[heldout\])?@(\d{1,9})(k?)"
+    pattern = r"(\w+)(\[heldout\])?@(\d{1,9})(k?)(?: x(\d{1,3}))?"
     if match := re.fullmatch(pattern, str(kind), flags=re.IGNORECASE):
         count = int(match[3]) * (1000 if match[4] else 1)
-        named = {"metrics": [match[1].lower()], "count": count}
+        named = {"metrics": [match[1].lower()], "count": count, "sets": int(match[5] or 1)}
         named |= {"reference": HELDOUT} if match[2] else {}
         kind = "samples"
     if kind not in KINDS:

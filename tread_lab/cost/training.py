@@ -331,7 +331,7 @@ def pass_flops(spec: RunSpec, evaluation: EvaluationSpec) -> int:
     Every branch of a guidance counts at every call, at the mean of its first and last rate.
     """
     if isinstance(evaluation, SamplesSpec):
-        return evaluation.count * _image_flops(spec, evaluation.sampler)
+        return evaluation.images * _image_flops(spec, evaluation.sampler)
     run_cost, both = cost(spec), isinstance(evaluation, HeldoutSpec) and bool(spec.routes)
     macs_each = run_cost.dense.network + (run_cost.routed.network if both else 0)
     return evaluation.images * evaluation.levels * FLOPS_PER_MAC * macs_each

@@ -13,7 +13,8 @@ from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import SamplesSpec
 from tread_lab.config.run import RunSpec
 from tread_lab.config.units import amount, counted
-from tread_lab.cost.training import FP32, cost, pass_flops
+from tread_lab.cost.blocks import FP32
+from tread_lab.cost.training import cost, pass_flops
 from tread_lab.hardware import PEAK_FLOPS, SLOWER, Devices, of_gpu
 from tread_lab.records.durable import digest, modified
 from tread_lab.records.lab import Lab
@@ -231,7 +232,7 @@ def _checkpoint_bytes(task: Task) -> int:
 
 
 def _sample_bytes(task: Task) -> int:
-    counts = [spec.count for spec in task.evaluations if isinstance(spec, SamplesSpec)]
+    counts = [spec.images for spec in task.evaluations if isinstance(spec, SamplesSpec)]
     return sum(counts) * _image_bytes(task.spec.data)
 
 
