@@ -55,16 +55,6 @@ def test_earlier_sessions_count_as_done(lab: Lab) -> None:
     assert share(bars) == pytest.approx(1 - evaluation_flops_left(lab, half) / total)
 
 
-def test_runs_of_a_search_replace_the_foreseen(lab: Lab) -> None:
-    foreseen, found = Task(tiny(steps=1000)), Task(tiny(steps=1000, seed=1))
-    bars = Bars()
-    work = TasksDone(bars, [foreseen], lab, [found])
-    work.record(report(found, "train", 500))
-    assert share(bars) == pytest.approx(0.5)
-    work.record(report(found, "completed", 1000))
-    assert share(bars) == 1 and work.counts() == "1/1 ended: 1 completed"
-
-
 def test_log_has_lines_and_pages_the_time_left(
     lab: Lab, clock: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,23 +104,6 @@ def test_wrong_batch_file_is_one_line(
     assert line in err and err.count("\n") == 1 and not out
 
 
-@pytest.mark.parametrize(
-    ("words", "row", "text"),
-    [
-        ("", 0, "experiment tiny, 64 tokens"),
-        ("--model DiT-S/2", 0, "experiment b2_imagenet256, 256 tokens"),
-        ("--model DiT-S/2", 1, "model DiT-S/2"),
-        ("s2_imagenet256", 0, "experiment s2_imagenet256, 256 tokens"),
-        ("tiny --route 2->8_by_rows", 2, "routes 2->8 by rows at rate 0.5"),
-    ],
-)
-def test_cost_takes_models_at_imagenet(
-    words: str, row: int, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["cost", *(word.replace("_by_", " by ") for word in words.split())]) == 0
-    assert " ".join(capsys.readouterr().out.splitlines()[row].split()) == text
-
-
 def test_json_cost_follows_routes(capsys: pytest.CaptureFixture[str]) -> None:
     found = []
     for words in ("--route 2->8 --rate 0.5", "--route 2->8 --rate 0.25", "routes=[]"):

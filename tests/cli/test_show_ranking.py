@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from tests.four_sweeps import made_frame
-from tests.synthetic import small, write_sweep
 from tread_lab.cli import show_ranking as ranking
-from tread_lab.cli.console import answers, metrics_line, say
 from tread_lab.cli.show_ranking import show_places, show_ranking
 from tread_lab.records.lab import Lab
-from tread_lab.results import trials_frame
-
-LONG = "[b]" + 300 * "x" + "[/b]"  # text that rich would take for markup, longer than a line
 
 
 def gaps(**columns: Any) -> pd.DataFrame:
@@ -55,46 +48,6 @@ def test_ranking_shows_gaps_and_reasons(
     assert ("no run of s has begun" in err) == frame.empty
 
 
-@pytest.mark.parametrize("width", [55, 35])
-def test_narrow_tables_cut_no_value(
-    width: int, lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(ranking, "trials_frame", lambda lab, name: gaps(reason=[""] * 4))
-    monkeypatch.setattr(answers, "width", width)
-    show_ranking(lab, "s", as_json=False)
-    shown = "".join(capsys.readouterr().out.split())
-    assert {*"completed2.250"} <= {*shown}
-
-
-def test_intervals_name_their_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lab = write_sweep(tmp_path, small(seeds=(0, 1), seed_shift={0: 0.001, 1: -0.001}))
-    show_ranking(lab, "placement", as_json=False)
-    assert "±: 95% interval over 2 seeds" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("cells", "last"), [(40, []), (41, ["... and 1 more"])])
-def test_best_40_cells_are_shown(
-    cells: int,
-    last: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    lab: Lab,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    names = ["dense", *(f"c{k}" for k in range(1, cells))]
-    frame = made_frame(*names, **{"fd@1k": [float(k) for k in range(cells)]})
-    monkeypatch.setattr(ranking, "trials_frame", lambda lab, name: frame)
-    show_ranking(lab, "s", as_json=False)
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in lines[1:41]] == names[:40] and lines[41:-1] == last
-
-
-def test_json_ranking_is_the_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lab = write_sweep(tmp_path, small())
-    show_ranking(lab, "placement", as_json=True)
-    rows = json.loads(capsys.readouterr().out)
-    assert [row["run"] for row in rows] == list(trials_frame(lab, "placement")["run"])
-
-
 def test_places_hide_passwords(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,9 +59,3 @@ def test_places_hide_passwords(
     show_places(lab, folder, [], mlflow=True)
     said = capsys.readouterr().err
     assert f"figures: {folder.figures}" in said and "me:***@host" in said
-
-
-def test_notices_go_to_stderr_uncut(capsys: pytest.CaptureFixture[str]) -> None:
-    say(LONG)
-    assert capsys.readouterr() == ("", f"{LONG}\n")
-    assert metrics_line({"a": 0.123456789, "fd[x]@100": 33.6801}) == "a 0.1235, fd[x]@100 33.7"

@@ -105,29 +105,6 @@ def test_retry_reopens_failed_runs(pretended: Any, capsys: pytest.CaptureFixture
         assert {lab.run(run).state() for run in (first, second)} == {state}
 
 
-def test_refused_retry_leaves_failed_runs(pretended: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = ended(state=RunState.FAILED)
-
-    def refused(*what: object) -> None:
-        raise UserError("data: must exist")
-
-    monkeypatch.setattr("tread_lab.sweep.preflight.preflight", refused)
-    assert main([*COMMAND, "--retry-failed"]) == 2
-    runs = load_sweep("s.yaml", "evaluate=[]", path="lab").plan.tasks
-    assert {lab.run(task.run).state() for task in runs} == {RunState.FAILED}
-
-
-def test_plan_of_retry_counts_failed_runs(
-    pretended: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ended(state=RunState.FAILED)
-    plan = [*COMMAND, BOTH, "--retry-failed", "--plan"]
-    assert main([*plan, "hours=1"]) == 0
-    assert "hours: 1 h (0 h spent)" in " ".join(capsys.readouterr().out.split())
-    assert main([*plan, RANDOM]) == 0
-    assert "running 1 failed run again" in capsys.readouterr().err, "the baseline"
-
-
 def test_plan_writes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -199,14 +176,6 @@ def test_mistake_of_run_follows_conclusion(
     pretended.error = error
     assert main(COMMAND) == code
     assert capsys.readouterr().err.splitlines()[-1] == line and drawn == ["s"] * concluded
-
-
-def test_hours_over_is_not_an_interruption(
-    pretended: Any, drawn: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    pretended.error = Interrupted()
-    assert main([*COMMAND, "hours=0.0000001"]) == 0
-    assert "interrupted" not in capsys.readouterr().err and drawn == ["s"]
 
 
 def test_baselines_come_before_longer_runs() -> None:

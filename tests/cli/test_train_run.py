@@ -128,10 +128,3 @@ def test_failed_run_is_retried_on_request(
     folder.reopen()
     folder.finish(state, step=1, kind="exception" if state is RunState.FAILED else "")
     assert main([*SMALL, HELDOUT, *HOW, *words]) == code and folder.state() is after
-
-
-def test_unmeasured_run_is_unfinished(
-    in_folder: Path, tasks: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tread_lab.records.run_folder.EvaluationFolder.write", lambda *what: None)
-    assert main([*SMALL, HELDOUT, *HOW]) == 1

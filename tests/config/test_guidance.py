@@ -87,15 +87,6 @@ def test_rate_changes_over_sampling() -> None:
     assert decode(RateSpec, 0.5).at(0.3) == 0.5 and str(cosine) == "0.6->0"
 
 
-def test_rate_takes_own_or_given_routes() -> None:
-    own, given = guidance(SG), guidance({**SG, "routes": ["1->B-2"]})
-    assert [str(r) for r in routes_taken(run("2->8"), own)] == ["2->8"]
-    assert {str(*routes_taken(spec, given)) for spec in (run("2->8"), run())} == {"1->10"}
-    assert routes_taken(run("2->8"), guidance(2)) == ()
-    with pytest.raises(UserError, match=r"^guidance: routes: must say where to route a dense"):
-        routes_taken(run(), own)
-
-
 def test_unkept_checkpoint_is_refused_before_training() -> None:
     for branch in ("strong", "weak"):
         spec = guidance({"weight": 2, branch: {"step": 50}})

@@ -11,9 +11,7 @@ from tread_lab.config import RunSpec, decode, signature
 from tread_lab.config.cell import Trial
 from tread_lab.config.labels import (
     cell_label,
-    run_label,
     run_labels,
-    with_baseline_cells,
 )
 from tread_lab.config.load import load_experiment, load_sweep
 from tread_lab.config.sweep import SweepSpec
@@ -65,28 +63,6 @@ def test_cell_label_tells_routes_and_axes(
         assert cell_label(made) == cell_label(Trial.read(made.tree())) == label
     as_baseline = f"baseline {label}" if routes else label.replace("1->4 s=0", "dense")
     assert cell_label(trial(cell, "baseline", routes=routes)) == as_baseline
-
-
-ROUTED = {"model": MODEL, "routes": ["2->3"]}
-DENSE = {"model": MODEL, "init_from": {"run": ROUTED}}
-
-
-@pytest.mark.parametrize(
-    ("tree", "label"),
-    [
-        ({"model": MODEL}, "dense seed 0"),
-        ({**ROUTED, "bypass": "sprint"}, "2->3 s=0.5 sprint seed 0"),
-        (
-            {**ROUTED, "loss": "both", "repa": {"block": 1}, "seed": 4},
-            "2->3 s=0.5 loss both repa 0.5 at 1 seed 4",
-        ),
-        ({**ROUTED, "init_from": {"run": ROUTED}}, "2->3 s=0.5 seed 0"),
-        (DENSE, "2->3 s=0.5 then dense seed 0"),
-        ({**ROUTED, "init_from": {"run": DENSE}}, "2->3 s=0.5 then dense then 2->3 s=0.5 seed 0"),
-    ],
-)
-def test_run_label_tells_parents_and_bypass(tree: dict[str, Any], label: str) -> None:
-    assert run_label(decode(RunSpec, tree)) == label
 
 
 PARENT = "2->8 s=0.5, parent of 2->8 s=0.5 then dense"
@@ -141,17 +117,3 @@ def test_shipped_sweeps_have_distinct_labels(name: str) -> None:
     found = expand(spec, experiment, DEVICE, lambda run: run.train.steps)
     labels = run_labels(found.trials)
     assert len(set(labels.values())) == len(labels)
-
-
-def test_baseline_cell_has_shared_values() -> None:
-    pairs = [("fp32", "identity"), ("fp32", "v1_sum"), ("bf16", "v1_sum"), ("bf16", "identity")]
-    cells = [{"route": "2->8", "precision": p, "bypass.re_entry": r} for p, r in pairs]
-    found = with_baseline_cells(planned(trials=cells))
-    assert [t.cell for t in found[:2]] == [{"precision": "fp32"}, {"precision": "bf16"}]
-
-
-def test_computed_baselines_are_told_by_fields() -> None:
-    axes = {"route": ["0->1", "0->3"]}
-    trials = planned(fixed={"train.lr": "=0.01/length"}, axes=axes, seeds=[0, 1])
-    labels = [cell_label(t) for t in with_baseline_cells(trials) if t.role == "baseline"]
-    assert labels == ["dense lr=0.005", "dense lr=0.0025"] * 2

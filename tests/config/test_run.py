@@ -11,7 +11,7 @@ import pytest
 from tests.four_sweeps import same_as_stored
 from tests.sweep.plans import tiny
 from tread_lab.config import RunSpec, TrainSpec, UserError, decode, encode
-from tread_lab.config.lengths import check_treatments, ema_notices
+from tread_lab.config.lengths import check_treatments
 from tread_lab.config.recipe import EmaSpec
 from tread_lab.config.run import steps_alike
 from tread_lab.methods.repa.spec import RepaSpec
@@ -35,13 +35,6 @@ def test_phase_of_routes_is_settled_in_steps() -> None:
         lines.append(f"{begin} to {end}: {', '.join(parts)}, {alike}, {fields}, path-drop {drop}")
     same_as_stored(STORED / "phases.txt", "\n".join(lines) + "\n")
     assert decode(RunSpec, {**BASE, "train": {"steps": 0}}).phases == ()
-
-
-def test_parents_initialisation_is_not_inherited() -> None:
-    model = {"depth": 4, "width": 16, "heads": 2}
-    parent = {"model": {**model, "init": "official_code"}}
-    child = decode(RunSpec, {"model": model, "init_from": {"run": parent}})
-    assert child.ancestors == (decode(RunSpec, parent),)
 
 
 @pytest.mark.parametrize(("fp32_block", "blocks"), [("j", {8, 11}), ("j+1", {9}), ("off", set())])
@@ -89,9 +82,3 @@ def test_setting_without_effect_is_refused(changes: dict[str, Any], said: str) -
     for wrong in (run(**changes), child):
         with pytest.raises(UserError, match=said):
             check_treatments([run(), wrong])
-
-
-def test_share_of_initial_weights_is_said() -> None:
-    assert not list(ema_notices([run(train={"ema": 0.95})]))
-    (line,) = ema_notices([run(), run(train={"ema": 0.98})])
-    assert "30% of the initial weights" in line

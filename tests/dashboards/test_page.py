@@ -13,7 +13,7 @@ from tread_lab.config import UserError
 from tread_lab.dashboards.contents import contents, page_file, versus, versus_file
 from tread_lab.dashboards.panel import differences
 from tread_lab.dashboards.search import search_charts, study_of
-from tread_lab.dashboards.server import sweep_lines
+from tread_lab.dashboards.server import Pages, sweep_line
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.results import ranking_key, trials_frame
@@ -98,9 +98,9 @@ def test_two_sweeps_are_paired_by_seed(tmp_path: Path) -> None:
 
 
 def test_sweeps_are_listed_with_their_best(paper_lab: Lab, tmp_path: Path) -> None:
-    (line,) = sweep_lines(paper_lab)
+    line = sweep_line(paper_lab, "placement")
     assert line["best"].startswith("2→8 s=0.5") and "completed" in line["states"]
-    assert sweep_lines(Lab(tmp_path)) == []
+    assert b"No sweep has been planned" in Pages(Lab(tmp_path)).index().body
 
 
 def test_seeds_and_execution_are_no_differences() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -16,7 +15,7 @@ from PIL import Image
 
 from tests.data.conftest import Member, write_tar
 from tread_lab.config import UserError
-from tread_lab.data.images import DamagedImage, centre_crop, open_images
+from tread_lab.data.images import centre_crop, open_images
 
 
 def png(level: int) -> bytes:
@@ -46,16 +45,6 @@ def test_images_of_six_formats_are_found(tmp_path: Path) -> None:
     opened = open_images(tmp_path)
     assert list(opened.names) == names
     assert [opened.open(k).size for k in range(6)] == [(k + 8, 20) for k in range(6)]
-
-
-def test_a_limit_is_spread_over_all_classes(images: Path) -> None:
-    opened = open_images(images, limit=6)
-    assert list(opened.labels) == [0, 0, 1, 1, 2, 2] and len(opened.classes) == 3
-    assert opened.open(5).size == open_images(images).open(37).size
-    rows = [{"file_name": name, "text": name} for name in open_images(images).names]
-    (images / "m.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    told = open_images(images, images / "m.jsonl", limit=6)
-    assert told.captions == [(name,) for name in opened.names]
 
 
 @pytest.mark.task(51)
@@ -121,23 +110,6 @@ def test_captions_come_from_coco_and_from_lines(tmp_path: Path) -> None:
         open_images(tmp_path, tmp_path / "coco.json")
 
 
-@pytest.mark.parametrize("kind", ["folder", "tar"])
-def test_unreadable_file_is_no_damaged_image(
-    kind: str, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file server that is away for a minute must leave no image out."""
-    write_tar(tmp_path / "tars" / "a.tar", [("0.png", png(0)), ("0.cls", b"0")])
-    opened = open_images(images if kind == "folder" else tmp_path / "tars")
-
-    def away(path: Path, *mode: str) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(Path, "open", away)
-    with pytest.raises(UserError, match=r"got Input/output error. Try again later") as held:
-        opened.open(0)
-    assert not isinstance(held.value, DamagedImage)
-
-
 def test_stray_images_are_one_line(images: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for folder, says in (("empty", "must hold images"), ("gone", "must be a readable folder")):
@@ -168,10 +140,3 @@ def test_the_crop_is_its_definition(pixels: np.ndarray, size: int, off: int) -> 
     cropped = centre_crop(Image.fromarray(pixels), size)
     assert cropped.shape == (size, size, 3) and cropped.dtype == np.uint8
     assert np.abs(cropped - _reference(pixels, size)).max() <= off
-
-
-def test_grey_and_transparent_images_become_rgb(pixels: np.ndarray) -> None:
-    grey = Image.fromarray(pixels).convert("LA")
-    red, green, blue = np.moveaxis(centre_crop(grey, 32), 2, 0)
-    assert red.shape == (32, 32) and red.std() > 0
-    assert np.array_equal(red, green) and np.array_equal(red, blue)

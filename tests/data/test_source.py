@@ -45,11 +45,6 @@ def test_spec_must_agree_with_data(packed: Path, source: str, field: str, says: 
         open_data(DataSpec(**fields), "train")
 
 
-def test_every_source_has_code() -> None:
-    names = {"fashion16", "latents", "shards", "folder", "images", "safetensors"}
-    assert set(source.OPENERS) == set(SOURCES) == names
-
-
 def test_decoder_gets_what_the_encoder_gave(
     shards: Path, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,13 +29,6 @@ def test_what_was_written_is_read_back_exactly(tmp_path: Path) -> None:
     assert np.array_equal(beside.mean_C, written.mean_C)
 
 
-@pytest.mark.parametrize("value", [np.nan, 0.0])
-def test_useless_statistics_are_not_written(value: float, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"Try `tread-lab data verify`"):
-        write_statistics(tmp_path / OURS, Statistics(np.zeros(2), np.array([1.0, value])))
-    assert not (tmp_path / OURS).exists()
-
-
 TENSORS = ({"mean": torch.zeros(2)}, [1, 2], {"mean": 1, "std": 2}, b"nothing")
 LISTS = (
     "{",

@@ -12,14 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.made_data import write_arrays
 from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
 from tread_lab.config import SamplesSpec, UserError, decode
 from tread_lab.config.evaluation import decode_evaluations
 from tread_lab.data.embedded import Fashion16
-from tread_lab.evaluate import measuring as provenance
 from tread_lab.evaluate.extraction import Extractor
-from tread_lab.evaluate.measuring import measured_with
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
@@ -37,19 +34,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture
 def folder(lab: Lab) -> RunFolder:
     return lab.run_of(small_run())
-
-
-def test_provenance_has_the_arithmetic_of_the_decoder(tmp_path: Path) -> None:
-    """So tables mark runs whose images were decoded on a CPU and on a GPU."""
-    write_arrays(tmp_path / "set", np.zeros((40, 4, 16, 16), np.float16))
-    latents = {"source": "latents", "path": str(tmp_path / "set"), "channels": 4, "size": 16}
-    run, shown = small_run(data=latents), SamplesSpec(count=100)
-    spec, gpu = SamplesSpec(metrics=("is",), count=100), torch.device("cuda")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(provenance, "by_extractor", lambda *_: {})
-        for device, arithmetic in ((CPU, "fp32"), (gpu, "tf32")):
-            assert measured_with(run, spec, device)["decoding of latents"] == arithmetic
-        assert "decoding of latents" not in measured_with(run, shown, gpu)
 
 
 def test_references_are_decoded_once(
@@ -127,12 +111,6 @@ def drawn(folder: RunFolder, guidance: Any, **sampler: Any) -> tuple[np.ndarray,
     place = folder.evaluation(spec)
     with np.load(place.path / "samples.npz") as arrays:
         return arrays["arr_0"], place.read() or {}
-
-
-def test_strong_branch_may_be_earlier(kept: RunFolder) -> None:
-    images, record = drawn(kept, {"strong": {"step": 2}})
-    assert record["step"] == 2
-    assert not np.array_equal(images, drawn(kept, 1)[0])
 
 
 def test_sampling_precision_is_signed(kept: RunFolder) -> None:

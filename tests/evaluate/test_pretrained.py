@@ -21,7 +21,6 @@ from tread_lab.evaluate.pretrained import (
     dinov2_weights,
     load_pretrained,
     offset_positions,
-    resized,
     weights_digest,
 )
 
@@ -95,13 +94,6 @@ def test_fd_dinov2_is_that_of_float64(dinov2: Path, monkeypatch: pytest.MonkeyPa
     # Of 1,024 dimensions two have a variance: roots of rounding errors stand in all others.
     assert value == pytest.approx(distance(*ours), rel=1e-5)
     assert value == pytest.approx(distance(*apart), rel=1e-3)
-
-
-def test_images_are_resized_as_by_pillow() -> None:
-    pictures = images(3, 2)
-    expected = np.stack([enlarged(image) for image in pictures])
-    apart = np.abs(resized(pictures, 224).numpy() - expected)
-    assert apart.max() <= 1 and apart.mean() < 0.01
 
 
 def _bicubic(at: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,6 @@ from tread_lab.config import HeldoutSpec, SimilaritySpec, UserError
 from tread_lab.diffusion import build_process
 from tread_lab.evaluate.probes import (
     BATCH,
-    check_probe,
     heldout_losses,
     layer_similarity,
 )
@@ -134,15 +132,3 @@ class Broken(Noise):
 def test_sample_that_is_not_finite_is_named(probe: Any, spec: Any, model: Trained) -> None:
     with pytest.raises(UserError, match=r"^data: held-out sample 2 is not finite; make the data"):
         finished(probe(model, Broken(), spec(images=4, levels=1)))
-
-
-def test_impossible_probe_is_one_line() -> None:
-    samples: Any = Noise()
-    block, one_image = replace(small_run().model, depth=1), range(1)
-    with pytest.raises(UserError, match=r"compares blocks, and the network has one; leave it out"):
-        check_probe(SimilaritySpec(), block, samples)
-    with pytest.raises(UserError, match=r"and the data hold out 1; leave it out$"):
-        check_probe(HeldoutSpec(), block, one_image)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"hold out 1; write {layer_similarity: {images: 1}}$"):
-        check_probe(SimilaritySpec(), small_run().model, one_image)  # type: ignore[arg-type]
-    check_probe(HeldoutSpec(), block, samples)

@@ -30,15 +30,6 @@ READERS: dict[str, Callable[[RunFolder], object]] = {
 }
 
 
-def test_hidden_files_are_not_runs(lab: Lab) -> None:
-    assert lab.runs() == []
-    for name in ("b", "a", ".trash"):
-        (lab.root / "runs" / name).mkdir(parents=True)
-    for name in (".DS_Store", "notes.txt"):
-        (lab.root / "runs" / name).touch()
-    assert [run.name for run in lab.runs()] == ["a", "b"]
-
-
 def test_root_takes_precedence_over_variable(
     in_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,13 +41,6 @@ def test_root_takes_precedence_over_variable(
     (in_folder / "x").touch()
     with pytest.raises(UserError, match="/x is a file"):
         Lab.existing("x")
-
-
-def test_mlflow_store_is_in_the_lab(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
-    assert lab.mlflow_uri == f"sqlite:///{lab.root}/mlflow.db"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://x")
-    assert lab.mlflow_uri == "http://x"
 
 
 def test_unique_prefix_names_a_run(lab: Lab) -> None:
@@ -79,14 +63,6 @@ def test_steps_to_keep_are_added(lab: Lab) -> None:
     for steps in ([20, 5], [5], [7]):
         run.create(tiny(), keep_steps=steps)
     assert run.kept_steps() == {5, 7, 20}
-
-
-def test_end_evaluations_name_no_step(lab: Lab) -> None:
-    run, end, early = lab.run("abc"), HeldoutSpec(), HeldoutSpec(step=5)
-    for spec in (end, early):
-        run.evaluation(spec).write(spec, {"heldout/loss": 1.0})
-    assert sorted(e.step or 0 for e in run.evaluations()) == [0, 5]
-    assert [e.path for e in run.end_evaluations()] == [run.evaluation(end).path]
 
 
 def test_run_keeps_its_first_evaluation_defaults(lab: Lab) -> None:

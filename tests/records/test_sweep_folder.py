@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -59,22 +58,6 @@ def test_plan_of_another_format_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(UserError, match=r"plan\.json: must have format 2"):
         read_plan(tmp_path / "plan.json")
-
-
-def test_shared_suggested_run_is_listed_once() -> None:
-    plan = StoredPlan("s", "", "", (trial("dense"),), (), {})
-    more = plan.with_suggested(
-        [[trial("dense"), trial("b")], [trial("a"), trial("b", "dense"), trial("c")]]
-    )
-    assert more.trials == (trial("dense"), trial("b"), trial("a"), trial("c"))
-    assert plan.trials == (trial("dense"),)
-
-
-@pytest.mark.parametrize(("cells", "left"), [(3, 1), (12, 7)])
-def test_search_suggests_up_to_its_trials(cells: int, left: int) -> None:
-    plan = StoredPlan("s", suggested=2, sources={"sweep": {"search": {"trials": 9}}})
-    assert plan.to_suggest == 0, "no search"
-    assert dataclasses.replace(plan, search={}, space=({},) * cells).to_suggest == left
 
 
 def test_parents_come_before_children() -> None:

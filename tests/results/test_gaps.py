@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from tests.synthetic import (
+    FD,
     heldout_gap,
     small,
     tiny_spec,
@@ -18,17 +19,19 @@ from tests.synthetic import (
     write_sweep,
 )
 from tread_lab.config import HeldoutSpec, RunSpec, UserError, signature
+from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
-from tread_lab.results import trials_frame
+from tread_lab.records.run_folder import INFLUENCES
+from tread_lab.results import cells_frame, trials_frame, with_delta
 from tread_lab.results.gaps import (
     Losses,
-    common_evaluation,
     gap_over_images,
     loss_gaps,
     losses_paths,
     recorded_gaps,
     run_gaps,
 )
+from tread_lab.results.ranking_table import formatted, ranking
 
 BASELINE, TRIAL = signature(tiny_spec(None)), signature(tiny_spec((2, 8)))
 
@@ -108,12 +111,6 @@ def test_levels_may_differ_by_rounding_alone(level: float, same: bool) -> None:
                 loss_gaps(trial, baseline)
 
 
-def test_losses_without_levels_or_of_fewer_images_cannot_be_paired() -> None:
-    for shape, other in ((4, 4), ((4, 2), (3, 2))):
-        with pytest.raises(UserError, match=r"losses of \(4,.*\) and \(.*\) cannot be paired"):
-            gap_over_images(np.ones(shape), np.ones(other))
-
-
 ONES = np.ones((4, 2))
 
 
@@ -143,45 +140,11 @@ def test_arrays_that_are_no_losses_are_one_clear_line(
             Losses.read(path)
 
 
-def test_only_losses_of_a_runs_end_are_paired_and_only_where_they_are(tmp_path: Path) -> None:
-    lab, ones = Lab(tmp_path), np.ones((8, 2))
-    end, early = HeldoutSpec(images=8, levels=2), HeldoutSpec(images=8, levels=2, step=5)
-    for spec in (end, early):
-        evaluated(lab, tiny_spec(None), spec, dense=ones, level=ones)
-    lab.run(BASELINE).evaluation(HeldoutSpec(images=16)).write(HeldoutSpec(images=16), {})
-    path = lab.run(BASELINE).evaluation(end).path
-    assert losses_paths(lab.run(BASELINE)) == {path.name: path / "losses.npz"}
-    stage = lab.run(BASELINE).evaluation(early).path
-    assert losses_paths(lab.run(BASELINE), 5) == {path.name: stage / "losses.npz"}
-
-
 def losses_of(root: Path, name: str, dense: np.ndarray, routed: float | None = None) -> Path:
     """A file of losses, all at level 1."""
     more = {} if routed is None else {"routed": np.full(dense.shape, routed)}
     np.savez(root / f"{name}.npz", dense=dense, level=np.ones(dense.shape), **more)
     return root / f"{name}.npz"
-
-
-def test_what_is_measured_later_by_others_changes_no_comparison(tmp_path: Path) -> None:
-    few, many = np.ones((4, 2)), np.ones((8, 2))
-    sides = [
-        {"a": losses_of(tmp_path, f"a{k}", few), "b": losses_of(tmp_path, f"b{k}", many)}
-        for k in range(3)
-    ]
-    assert common_evaluation(sides) == "b" and common_evaluation(sides, ["a", "c"]) == "a"
-    assert common_evaluation([*sides, {"a": sides[0]["a"]}]) == "a"
-    assert common_evaluation([*sides, {}]) is None
-
-
-def test_without_a_shared_evaluation_the_gap_to_routing_is_of_the_planned_one(
-    tmp_path: Path,
-) -> None:
-    few, many = np.ones((4, 2)), np.ones((8, 2))
-    trial = {"a": losses_of(tmp_path, "a", few, 1.5), "b": losses_of(tmp_path, "b", many, 3.0)}
-    assert {name: gap.mean for name, gap in recorded_gaps(trial, {}).items()} == {"gap/route": 2.0}
-    planned = recorded_gaps(trial, {"c": trial["a"]}, ["a", "c"])
-    assert {name: gap.mean for name, gap in planned.items()} == {"gap/route": 0.5}
-    assert recorded_gaps({}, trial, ["a"]) == {}
 
 
 def test_a_replaced_file_is_read_again(tmp_path: Path) -> None:
@@ -216,3 +179,28 @@ def test_losses_on_other_held_out_data_are_never_paired(tmp_path: Path) -> None:
         row = trials_frame(lab, "placement").set_index("run").loc[TRIAL]
         assert row["reason"] == "their held-out data differ, so that their losses do not compare"
         assert np.isnan(row["gap/heldout"])
+
+
+def test_one_seeds_distance_has_sampled_interval(tmp_path: Path) -> None:
+    """Paired images cancel what two networks share; several seeds show their own interval."""
+    lab = write_sweep(tmp_path, small())
+    rng = np.random.default_rng(0)
+    shared, own = rng.normal(size=1000), 0.1 * rng.normal(size=1000)
+    for name, values in ((BASELINE, shared), (TRIAL, shared + own)):
+        for folder in lab.run(name).evaluations():
+            tree = folder.read() or {}
+            if tree["spec"]["kind"] == "samples":
+                metric, error = next(iter(tree["metrics"])), values.std(ddof=1) / 1000**0.5
+                write_json(
+                    folder.path / "metrics.json", {**tree, "standard_errors": {metric: error}}
+                )
+                np.savez(folder.path / INFLUENCES, **{metric: values})
+    frame = with_delta(trials_frame(lab, "placement"), FD)
+    cell = cells_frame(frame).set_index("route").loc["2->8"]
+    for metric, spread in ((FD, (shared + own).std(ddof=1)), (f"delta/{FD}", own.std(ddof=1))):
+        half = stats.t.ppf(0.975, 999) * spread / 1000**0.5
+        assert cell[metric + ":high"] - cell[metric] == pytest.approx(half)
+        assert cell[metric] - cell[metric + ":low"] == pytest.approx(half)
+        assert (cell[metric + ":n"], cell[metric + ":unit"]) == (1000, "samples")
+    heads = formatted(ranking(frame, "gap/heldout", beside=[FD]), "gap/heldout")
+    assert "±" in heads[f"{FD}, ± of samples"].iloc[0]

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from tests.synthetic import small, tiny_spec, write_sweep
-from tests.train.runs import small_run
 from tread_lab.config import decode, encode
 from tread_lab.config.errors import UserError
 from tread_lab.config.sweep import Experiment, SweepSpec
@@ -23,18 +22,6 @@ from tread_lab.results.lab_frames import (
     open_sweep,
 )
 from tread_lab.sweep.expand import expand
-
-
-def test_the_nearest_lab_above_is_opened(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_sweep(in_folder / "lab", small(name="near"))
-    write_sweep(in_folder / "far", small(name="far"))
-    below = in_folder / "a" / "b"
-    below.mkdir(parents=True)
-    monkeypatch.chdir(below)
-    assert open_lab().sweeps == ["near"]
-    monkeypatch.setenv("TREAD_LAB_ROOT", str(in_folder / "far"))
-    assert open_lab().sweeps == ["far"]
-    assert open_lab(in_folder / "lab").sweeps == ["near"]
 
 
 def test_each_measured_trial_has_a_gap(tmp_path: Path) -> None:
@@ -72,25 +59,6 @@ def test_environment_names_a_notebooks_sweep(
     write_sweep(in_folder / "lab", small(name="s", steps=8, states={None: "failed", **states}))
     with pytest.raises(UserError, match=r"^no run of s is done yet: `tread-lab sweep s\.yaml` "):
         open_sweep("s")
-
-
-def test_runs_have_attempts_and_reasons(tmp_path: Path) -> None:
-    lab = open_lab(tmp_path)
-    for seed, reason in enumerate(("out of memory\nmore", "")):
-        folder = lab.lab.run_of(small_run(seed=seed))
-        folder.create(small_run(seed=seed))
-        for _ in range(2 - seed):
-            folder.close_attempt(folder.open_attempt(pid=1), "interrupted")
-        folder.finish(RunState.FAILED if reason else RunState.COMPLETED, step=3, reason=reason)
-    (lab.lab.run_of(small_run(seed=1)).path / "spec.yaml").write_text("cut")
-    rows = lab.runs
-    assert list(rows.columns) == ["run", "label", "state", "step", "attempts", "reason"]
-    assert rows["run"].tolist() == sorted(lab.lab.run_of(small_run(seed=s)).name for s in (0, 1))
-    found = rows.sort_values("label").drop(columns="run").to_numpy().tolist()
-    assert found == [
-        ["", "completed", 3, 1, ""],  # whose spec is damaged
-        ["1->1 s=0.5 seed 0", "failed", 3, 2, "out of memory"],
-    ]
 
 
 def test_history_follows_the_plan(tmp_path: Path) -> None:

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.made_data import normal, write_arrays
-from tests.pretender import ended_run
 from tread_lab.config import RunSpec, UserError, decode, encode
-from tread_lab.config.signature import signature
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.plan import check_edit, store_plan
-from tread_lab.sweep.planned_sweep import DataDigests, load_sweep
+from tread_lab.sweep.planned_sweep import load_sweep
 
 
 def test_rows_have_roles_and_costs(tmp_path: Path) -> None:
@@ -34,14 +32,6 @@ def test_rows_have_roles_and_costs(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_runs_of_the_lab_are_done(tmp_path: Path) -> None:
-    sweep = load_sweep("route_placement.yaml", "controls=[]", "evaluate=[]", path=tmp_path)
-    for trial in sweep.plan.trials[:10]:
-        ended_run(Lab(tmp_path), trial.spec, "diverged", step=1)
-    later = load_sweep("route_placement.yaml", "controls=[]", "evaluate=[]", path=tmp_path)
-    assert later.trials["state"].tolist() == ["diverged"] * 10 + ["pending"] * 7
-
-
 MODEL = {"depth": 2, "width": 16, "heads": 2}
 
 
@@ -52,20 +42,6 @@ def write_set(folder: Path, seed: int = 0, heldout_seed: int = 1) -> Path:
 def run_on(path: Path, **more: object) -> RunSpec:
     data = {"source": "latents", "path": str(path), "channels": 4, "size": 8, "classes": 3}
     return decode(RunSpec, {"model": MODEL, "precision": "fp32", "data": data, **more})
-
-
-def test_data_content_names_the_run(lab: Lab, tmp_path: Path) -> None:
-    spec = DataDigests(lab).named(run_on(write_set(tmp_path / "one")))
-    assert spec.data.digest is not None
-    shutil.copytree(tmp_path / "one", tmp_path / "copy")
-    others = [write_set(tmp_path / "other", seed=2), write_set(tmp_path / "third", heldout_seed=2)]
-    names = [
-        signature(DataDigests(lab).named(run_on(path))) for path in (tmp_path / "copy", *others)
-    ]
-    assert names[0] == signature(spec)
-    assert len({*names}) == 3
-    embedded = decode(RunSpec, {"model": MODEL})
-    assert DataDigests(lab).named(embedded) == embedded
 
 
 def sweep_on(path: Path, name: str = "s.yaml", **more: object) -> Path:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.sweep.plans import plan_of, tiny
-from tests.sweep.test_task import family_plan
 from tests.synthetic import Synthetic, tiny_spec, write_sweep
 from tread_lab.config import UserError, signature
 from tread_lab.config.run import InitSpec
@@ -43,13 +42,6 @@ def test_removal_keeps_runs_others_need(lab: Lab) -> None:
     assert (lab.sweeps(), lab.runs()) == ([], [])
 
 
-def test_needed_run_stays(lab: Lab) -> None:
-    run = signature(tiny_spec((2, 8), steps=400))
-    with pytest.raises(UserError) as error:
-        removal_of(lab, run[:6])
-    assert str(error.value) == f"run {run} is needed by sweep a, sweep b; remove that first"
-
-
 @pytest.mark.parametrize("by", ["run", "file"])
 def test_parent_of_a_run_stays(lab: Lab, by: str) -> None:
     parent = tiny_spec((1, 4), steps=400)
@@ -65,18 +57,6 @@ def test_parent_of_a_run_stays(lab: Lab, by: str) -> None:
     store_plan(lab.sweep("c"), plan_of(child, "c", baseline=None, axes={"route": ["1->2"]}))
     shutil.rmtree(lab.run_of(child).path)
     assert removal_of(lab, "a").kept[signature(parent)] == ["sweep c"]
-
-
-def test_removal_takes_parents(tmp_path: Path) -> None:
-    lab, plan = Lab(tmp_path), family_plan(tiny())
-    store_plan(lab.sweep("family"), plan)
-    for task in plan.tasks:
-        lab.run(task.run).create(task.spec)
-    store_plan(lab.sweep("other"), plan)
-    assert removal_of(lab, "family").runs == ()
-    remove(removal_of(lab, "other"))
-    remove(removal_of(lab, "family"))
-    assert lab.runs() == []
 
 
 def test_busy_runs_are_not_removed(lab: Lab) -> None:

@@ -8,11 +8,9 @@ import signal
 import pytest
 
 from tests.sweep.plans import tiny
-from tread_lab.config import UserError
-from tread_lab.config.errors import Unavailable
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.run_task import Report
-from tread_lab.sweep.runner import InlineRunner, Interrupted, UserErrors, stop_signals
+from tread_lab.sweep.runner import InlineRunner, Interrupted, stop_signals
 from tread_lab.sweep.task import ListQueue, Task
 
 
@@ -28,18 +26,6 @@ def test_stop_interrupts_only_running_tasks(lab: Lab) -> None:
     with pytest.raises(Interrupted):
         InlineRunner(device="cpu").run(lab, queue, lambda report: None)
     assert lab.run_of(tiny(steps=3, seed=1)).attempts()[0].ended == "interrupted"
-
-
-def test_first_user_error_counts_the_others() -> None:
-    errors = UserErrors()
-    errors.raise_first()
-    for message, said in (("a", "a"), ("a", "a"), ("b", r"a \(and 1 more like it\)")):
-        with errors.collect():
-            raise UserError(message)
-        with pytest.raises(UserError, match=f"^{said}$"):
-            errors.raise_first()
-    with pytest.raises(Unavailable, match="full"), errors.collect():
-        raise Unavailable("the disk is full")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -36,19 +36,6 @@ def test_plan_loads_as_stored(lab: Lab) -> None:
     assert loaded.duplicates == (ExcludedCells("written again", 1, ({"route": "0->1"},)),)
 
 
-@pytest.mark.parametrize("search", [None, {"trials": 2, "objectives": ["cost/train_flops"]}])
-def test_same_plan_is_not_rewritten(lab: Lab, search: Any) -> None:
-    folder = lab.sweep("p")
-    store_plan(folder, planned(search=search))
-    text = folder.plan_path.read_text()
-    store_plan(folder, planned(search=search))
-    store_plan(folder, load_plan(folder))
-    assert folder.plan_path.read_text() == text and len(folder.history()) == 1
-    if search is not None:  # whose number of cells may change, and pages say how many are to come
-        store_plan(folder, planned(search={**search, "trials": 7}))
-        assert folder.plan().wanted == 7
-
-
 def images(**fields: Any) -> dict[str, Any]:
     samples = {**SAMPLES["samples"], **fields.pop("samples", {})}
     return {

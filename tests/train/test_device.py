@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,49 +17,11 @@ from tread_lab.config import RunSpec, UserError, decode
 from tread_lab.cost.training import cost
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.train import device as devices
-from tread_lab.train.device import check_memory, cost_on, pick
+from tread_lab.train.device import check_memory, cost_on
 from tread_lab.train.precision import compile_blocks
 from tread_lab.train.trainer import Trainer, train
 
 GPU_1 = torch.device("cuda", 1)
-
-
-@pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Two GPUs that only note what they are told."""
-    calls: list[tuple[Any, ...]] = []
-
-    def noted(name: str, answer: Any = None) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            calls.append((name, *arguments))
-            return answer
-
-        return call
-
-    def visible() -> int:
-        return 0 if os.environ.get("CUDA_VISIBLE_DEVICES") == "" else 2
-
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: visible() > 0)
-    monkeypatch.setattr(torch.cuda, "device_count", visible)
-    told = ("set_device", "empty_cache", "reset_peak_memory_stats")
-    for name in (*told, "set_per_process_memory_fraction"):
-        monkeypatch.setattr(torch.cuda, name, noted(name))
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", noted("max_memory_allocated", 7))
-    return calls
-
-
-def test_index_beyond_the_gpus_is_refused(
-    gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(UserError, match=r"^--device: must be below cuda:2, got cuda:2$"):
-        pick("cuda:2")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(UserError, match=r"^--device: must be below cuda:1, got cuda:1$"):
-        pick("cuda:1")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(UserError, match=r"^--device cuda: no CUDA device is visible; try --device"):
-        pick("cuda")
 
 
 def test_deterministic_run_refuses_other_kernels(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class SweepFrames:
     def training(self) -> pd.DataFrame:
         """The rows of curves over training: those of `steps_frame` where runs were measured before
         their end, else `trials`, of which a sweep over numbers of training steps has several."""
-        return training_frame(self.lab, self.name, self.trials)
+        return training_frame(self.lab, self.name)
 
     def history(self, *keys: str) -> pd.DataFrame:
         """Return the logged values of every run: run, step, key, value; all keys by default."""
@@ -161,7 +161,8 @@ def gaps_frame(trials: pd.DataFrame) -> pd.DataFrame:
     """
     ends = {"mean": "", "low": LOW, "high": HIGH, "n": COUNT, "kept": KEPT}
     parts = []
-    for gap in (str(column) for column in trials.columns if f"{column}{LOW}" in trials.columns):
+    gaps = (str(column) for column in trials.columns if str(column).startswith("gap/"))
+    for gap in (gap for gap in gaps if gap + LOW in trials.columns):
         own = trials[(trials["role"] == "trial") & trials[gap].notna()]
         values = {name: own[gap + end] for name, end in ends.items()}
         parts.append(own.assign(gap=gap, **values)[[*GAP_COLUMNS]])

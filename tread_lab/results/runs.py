@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tread_lab.records.metric_names import (
     TRAIN_SECONDS,
     parameters,
 )
-from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_folder import INFLUENCES, RunFolder
 from tread_lab.records.run_state import RunState, state_in_sweep, stop_reason
 from tread_lab.records.stored_plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
@@ -37,12 +38,14 @@ from tread_lab.results.cells import (
     KEPT,
     LOW,
     NO_RESULT,
+    PAIRED,
     disturbed,
     is_metric,
     metric_columns,
     plain,
 )
-from tread_lab.results.gaps import recorded_gaps
+from tread_lab.results.gaps import difference_errors, recorded_gaps
+from tread_lab.results.intervals import half_width
 
 FIRST = ("run", "role", "seed", "state", "reason", "mixed", "disturbed", "baseline", "cell")
 WHOLE = ("start", "end", "steps_done")
@@ -60,6 +63,7 @@ class Record:
         devices: how many trained the run together.
         evaluations: by step, `END` first; those of the plan first.
         losses: files of held-out losses by step and signature, likewise.
+        influences: files of influences of images on Frechet distances, likewise.
     """
 
     state: RunState
@@ -69,6 +73,7 @@ class Record:
     costs: dict[str, float] = field(default_factory=dict)
     evaluations: dict[int, dict[str, dict[str, Any]]] = field(default_factory=lambda: {END: {}})
     losses: dict[int, dict[str, Path]] = field(default_factory=lambda: {END: {}})
+    influences: dict[int, dict[str, Path]] = field(default_factory=lambda: {END: {}})
 
     @staticmethod
     def read(run: RunFolder, planned: list[str], stopped: Mapping[str, int]) -> Record:
@@ -95,6 +100,8 @@ class Record:
             is_loss = tree["spec"].get("kind") == "heldout_loss"
             if is_loss:
                 record.losses.setdefault(step, {})[name] = folder / "losses.npz"
+            if "standard_errors" in tree:
+                record.influences.setdefault(step, {})[name] = folder / INFLUENCES
             if "problem" in tree and (name in place or is_loss):  # all sweeps compare losses
                 problems.append(tree["problem"])
         return Record(**{**vars(record), "reason": problems[0]}) if problems else record
@@ -109,6 +116,9 @@ def _evaluations(run: RunFolder) -> Iterator[tuple[int, str, dict[str, Any], Pat
             yield step, own, tree, place.path
 
 
+NOTHING = Record(RunState.PENDING)  # what is known of a baseline that a run does not have
+
+
 class SweepReader:
     """Reads the trials of a plan into rows.
 
@@ -116,6 +126,11 @@ class SweepReader:
         plan: the plan, its baselines with the axis values that tell them apart.
         names: the names of metrics under this plan.
     """
+
+    @staticmethod
+    def of(lab: Lab, sweep: str | SweepFolder) -> SweepReader:
+        """Return the reader of a stored sweep."""
+        return SweepReader(lab, sweep_plan(lab, sweep))
 
     def __init__(self, lab: Lab, plan: StoredPlan) -> None:
         self.plan, self._left = plan.with_baseline_cells, left_cells(lab, plan)
@@ -129,18 +144,63 @@ class SweepReader:
         self._parts = SharedParts()
         self._columns: dict[str, bool] = {}  # of metrics met so far -> whether planned
 
-    def row(self, trial: Trial[Tree]) -> dict[str, Any]:
-        """Return the row of a trial in `trials_frame`, without the columns of which it has none.
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The row of each trial in `trials_frame`, without the columns of which it has none.
 
         Raises:
-            UserError: an evaluation of the run cannot be understood.
+            UserError: an evaluation of a run cannot be understood.
         """
-        record, baseline = self._records[trial.run], self._records.get(trial.baseline or "")
-        dense = baseline.losses[END] if baseline else {}
-        values, problem = self._measured(record, END, dense)
+        return [*map(self._row, self.plan.trials)]
+
+    def trials(self) -> pd.DataFrame:
+        """Return `trials_frame`."""
+        return self.frame(self.rows)
+
+    def steps(self) -> pd.DataFrame:
+        """Return `steps_frame`."""
+        frame = self.frame(row for one in self._pairs for row in self.rows_by_step(*one))
+        frame[STEP] = frame[STEP].astype("Int64")
+        schedules = {str(trial.spec["train"].get("schedule")) for trial in self.plan.trials}
+        frame.attrs |= {
+            "axes": [*frame.attrs["axes"], STEP],
+            "schedules": sorted(schedules - {"constant"}),
+        }
+        return frame
+
+    def equal_steps(self) -> pd.DataFrame | None:
+        """Return `equal_steps_frame`."""
+        if self.plan.match is None:
+            return None
+        ends = {trial.run: trial.steps for trial in self.plan.trials}
+        at_step = {trial.run: ends[trial.baseline or trial.run] for trial in self.plan.trials}
+        frame = self.frame(self._row_at(*one, at_step[one[0].run]) for one in self._pairs)
+        before = {run: step for run, step in at_step.items() if step != ends[run]}
+        frame.attrs |= {"comparison": QUESTIONS[None], "at_step": before}
+        trials = frame[frame["role"] == "trial"]
+        return frame if GAP_HELDOUT in frame and trials[GAP_HELDOUT].notna().any() else None
+
+    def training(self) -> pd.DataFrame:
+        """Return `training_frame`."""
+        stages = {tree.get("step") for tree in self.plan.evaluate} - {None}
+        if self.plan.match is not None and stages <= {trial.steps for trial in self.plan.trials}:
+            return self.trials()
+        steps = self.steps()
+        several = (steps.groupby("run")[STEP].nunique() > 1).any()
+        return steps if several else self.trials()
+
+    @property
+    def _pairs(self) -> Iterator[tuple[Trial[Tree], dict[str, Any]]]:
+        """Each trial with its row."""
+        return zip(self.plan.trials, self.rows)
+
+    def _row(self, trial: Trial[Tree]) -> dict[str, Any]:
+        record = self._records[trial.run]
+        dense = self._records.get(trial.baseline or "", NOTHING)
+        values, problem = self._measured(record, END, dense, END)
         uncompared = ""
-        if baseline and record.state is RunState.COMPLETED:
-            uncompared = NO_RESULT.get(baseline.state, "")
+        if record.state is RunState.COMPLETED:
+            uncompared = NO_RESULT.get(dense.state, "")
         return {
             **self._settings(trial),
             "state": record.state,
@@ -156,19 +216,19 @@ class SweepReader:
         The names are those of the end. A gap is that to the baseline at the same step, which may be
         its end; there is none where runs differ in length and an earlier step is no shorter run.
         """
-        record, dense = self._records[trial.run], dict[int, dict[str, Path]]()
-        if trial.baseline is not None:
-            baseline, theirs = self._trials[trial.baseline], self._records[trial.baseline]
-            if baseline.steps == trial.steps:
-                dense = theirs.losses
-            elif not any(map(self.plan.follows_length, (trial, baseline))):
-                dense = {**theirs.losses, baseline.steps: theirs.losses[END]}
+        record, baseline = self._records[trial.run], self._trials.get(trial.baseline or "")
+        ends, alike = dict[int, int](), baseline is not None and baseline.steps == trial.steps
+        if baseline and not alike:
+            alike = not any(map(self.plan.follows_length, (trial, baseline)))
+            ends = {baseline.steps: END}
+        dense = self._records[baseline.run] if baseline and alike else NOTHING
         steps = (step for step in record.evaluations if step != END)
-        return {step: self._measured(record, step, dense.get(step, {}))[0] for step in steps}
+        return {at: self._measured(record, at, dense, ends.get(at, at))[0] for at in steps}
 
-    def rows_by_step(self, trial: Trial[Tree]) -> Iterator[dict[str, Any]]:
+    def rows_by_step(
+        self, trial: Trial[Tree], whole: Mapping[str, Any]
+    ) -> Iterator[dict[str, Any]]:
         """Yield the row of a trial at every step at which it was measured, its end last."""
-        whole = self.row(trial)
         if whole["state"] is not RunState.COMPLETED:
             yield {**whole, STEP: None}
             return
@@ -183,17 +243,15 @@ class SweepReader:
             label = f"{whole['cell']} {STEP}={step}"
             yield {**settings, "cell": label, STEP: step, **values, **cost}
 
-    def row_at(self, trial: Trial[Tree], step: int) -> dict[str, Any]:
+    def _row_at(self, trial: Trial[Tree], whole: Mapping[str, Any], step: int) -> dict[str, Any]:
         """Return the row of a trial at one step; without numbers where it was not measured."""
-        whole = self.row(trial)
         settings = {name: x for name, x in whole.items() if not is_metric(name)}
-        rows = (row for row in self.rows_by_step(trial) if row[STEP] == step)
+        rows = (row for row in self.rows_by_step(trial, whole) if row[STEP] == step)
         return {name: x for name, x in {**next(rows, {}), **settings}.items() if name != STEP}
 
-    def frame(self, rows: Iterable[Mapping[str, Any]] | None = None) -> pd.DataFrame:
-        """Return rows, by default those of all trials, as a frame: columns in order, whole numbers
-        whole, its `attrs` set."""
-        frame = pd.DataFrame([*(map(self.row, self.plan.trials) if rows is None else rows)])
+    def frame(self, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+        """Return rows as a frame: columns in order, whole numbers whole, its `attrs` set."""
+        frame = pd.DataFrame([*rows])
         axes = self.plan.axes
         if not self._compares_losses:
             frame = frame[[c for c in frame if not str(c).startswith("gap/")]]
@@ -240,19 +298,33 @@ class SweepReader:
         }
 
     def _measured(
-        self, record: Record, step: int, baseline: dict[str, Path]
+        self, record: Record, step: int, dense: Record, at: int
     ) -> tuple[dict[str, float], str]:
-        """Return the metrics of a step and its gaps to a baseline, or why these are unreadable."""
+        """Return the metrics of a step and its gaps to a step of the baseline, or why these are
+        unreadable."""
         values: dict[str, float] = {}
         for signature, tree in record.evaluations[step].items():
             costs = {name: x for name, x in tree.items() if name.startswith("cost/")}
+            errors, apart = tree.get("standard_errors", {}), dict[str, float]()
+            theirs = dense.influences.get(at, {}).get(signature)
+            if errors and theirs:
+                apart = difference_errors(record.influences[step][signature], theirs)
             for metric, value in {**tree["metrics"], **costs}.items():
                 column = self.names.name(metric, signature, tree["spec"])
-                values.setdefault(column, value)  # of equal images, the planned ones come first
+                if column not in values:  # of equal images, the planned ones come first
+                    values[column] = value
+                    if metric in errors:
+                        n = int(tree["spec"]["count"])
+                        half = float(half_width(errors[metric] * n**0.5, n))
+                        values |= {column + LOW: value - half, column + HIGH: value + half}
+                        values[column + COUNT] = n
+                        if metric in apart:
+                            values[column + PAIRED] = float(half_width(apart[metric] * n**0.5, n))
                 planned = signature in self._planned
                 self._columns[column] = self._columns.get(column, False) or planned
         try:
-            gaps = recorded_gaps(record.losses.get(step, {}), baseline, self._planned)
+            paths = record.losses.get(step, {}), dense.losses.get(at, {})
+            gaps = recorded_gaps(*paths, self._planned)
         except UserError as error:
             return values, str(error)
         for name, gap in gaps.items():
@@ -277,6 +349,8 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     with), cell (its label), the axis values, those of `train` in `RECIPE`, the parameters of
     `metric_names.parameters`, steps_done, metrics of the evaluations, gaps (`gap/heldout`, with
     `:low` and `:high`, `:n` images and `:kept`, the share of variance that pairing left) and costs.
+    Frechet distances of enough images have `:low`, `:high` and `:n` over sampled images of the same
+    network, and `:paired`, half the width of the interval of their difference to the baseline.
     Metric columns are those with `/` or `@` in their name. **Only completed runs have numbers**:
     any other trial is a row with its state and NaN. Gaps of losses that another sweep has measured
     are there only if every completed run has such losses.
@@ -293,7 +367,7 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     Raises:
         UserError: no such sweep.
     """
-    return SweepReader(lab, sweep_plan(lab, sweep)).frame()
+    return SweepReader.of(lab, sweep).trials()
 
 
 def steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
@@ -310,15 +384,7 @@ def steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     Raises:
         UserError: no such sweep.
     """
-    reader = SweepReader(lab, sweep_plan(lab, sweep))
-    frame = reader.frame(row for trial in reader.plan.trials for row in reader.rows_by_step(trial))
-    frame[STEP] = frame[STEP].astype("Int64")
-    schedules = {str(trial.spec["train"].get("schedule")) for trial in reader.plan.trials}
-    frame.attrs |= {
-        "axes": [*frame.attrs["axes"], STEP],
-        "schedules": sorted(schedules - {"constant"}),
-    }
-    return frame
+    return SweepReader.of(lab, sweep).steps()
 
 
 def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None:
@@ -331,31 +397,16 @@ def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None
     Raises:
         UserError: no such sweep.
     """
-    plan = sweep_plan(lab, sweep)
-    if plan.match is None:
-        return None
-    reader = SweepReader(lab, plan)
-    ends = {trial.run: trial.steps for trial in plan.trials}
-    at_step = {trial.run: ends[trial.baseline or trial.run] for trial in plan.trials}
-    frame = reader.frame(reader.row_at(trial, at_step[trial.run]) for trial in reader.plan.trials)
-    before = {run: step for run, step in at_step.items() if step != ends[run]}
-    frame.attrs |= {"comparison": QUESTIONS[None], "at_step": before}
-    trials = frame[frame["role"] == "trial"]
-    return frame if GAP_HELDOUT in frame and trials[GAP_HELDOUT].notna().any() else None
+    return SweepReader.of(lab, sweep).equal_steps()
 
 
-def training_frame(lab: Lab, sweep: str | SweepFolder, trials: pd.DataFrame) -> pd.DataFrame:
+def training_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """Return the rows of curves over training: stages of runs, else runs of several lengths.
 
-    These are `steps_frame`'s where a run was measured before its end, and `trials` else, or where
-    the one other step is that at which the baselines of a sweep with `match` end.
+    These are `steps_frame`'s where a run was measured before its end, and those of `trials_frame`
+    else, or where the one other step is that at which the baselines of a sweep with `match` end.
     """
-    plan = sweep_plan(lab, sweep)
-    stages = {tree.get("step") for tree in plan.evaluate} - {None}
-    if plan.match is not None and stages <= {trial.steps for trial in plan.trials}:
-        return trials
-    steps = steps_frame(lab, sweep)
-    return steps if (steps.groupby("run")[STEP].nunique() > 1).any() else trials
+    return SweepReader.of(lab, sweep).training()
 
 
 def sweep_plan(lab: Lab, sweep: str | SweepFolder) -> StoredPlan:
