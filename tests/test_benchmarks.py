@@ -70,3 +70,13 @@ def test_statements_are_counted_without_docstrings() -> None:
     apart = '"""Module."""\ndef f(x):\n    """Square."""\n    y = x * x\n    return y\n'
     assert lines.statements(ast.parse(apart)) == 3
     assert lines.statements(ast.parse("def f(x): y = x * x; return y")) == 3
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_early_stopping_leaves_complete_cells(seeds: int) -> None:
+    """Of cells that all equal dense few seem better, since every started cell counts."""
+    halving, grid = (importlib.import_module(name) for name in ("early_stopping", "error_rates"))
+    _, gaps_SK, published = grid.recorded()
+    found = halving.measured((0.9, 0.95), seeds, 200, gaps_SK[:, published])
+    assert found["complete"] == 1.0 and found["saved"] > 0.6
+    assert found["headline"] <= 0.05 and found["best kept"] > 0.3
