@@ -161,11 +161,11 @@ def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
 def _search(plan: Plan, spec: SearchSpec, lab: Lab) -> str:
     """Return how large the space is, how much of it is tried, and what that costs at most."""
     suggested = len(lab.sweep(plan.name).suggestions())
-    trials = min(spec.trials, len(plan.space))
+    trials, noun = min(spec.trials, plan.most), "runs" if plan.places else "cells"
     seeds = sum(t.role == "trial" for t in plan.trials_of(plan.space[0]))
     flops = sum(cost(task.spec).train_flops for task in pending_tasks(plan, lab))
     return (
-        f"search by {spec.sampler}: {trials} of {len(plan.space)} cells, {suggested} suggested,"
+        f"search by {spec.sampler}: {trials} of {plan.most} {noun}, {suggested} suggested,"
         f" {counted(seeds, 'run')} each, {spec.parallel} at once, for"
         f" {' and '.join(spec.objectives)}; about {flops:.2e} training FLOPs, with cells from all"
         " over the space for those to come"
