@@ -44,7 +44,6 @@ def show_power(out: Console, lab: Lab, models: Collection[str]) -> None:
     """Print the smallest gap in held-out loss that 2 to 10 seeds show with 80% power."""
     from tread_lab.results.power import SEEDS, deviations, smallest_gap  # pandas
 
-    out.print("smallest gap in held-out loss that seeds show with 80% power, two-sided at 5%:")
     rows = {
         found.of: [
             found.of,
@@ -54,6 +53,10 @@ def show_power(out: Console, lab: Lab, models: Collection[str]) -> None:
         for model in sorted(models)
         for found in deviations(lab, model)
     }
+    if not rows:
+        out.print("power: unknown without an earlier sweep of this network over two or more seeds")
+        return
+    out.print("smallest gap in held-out loss that seeds show with 80% power, two-sided at 5%:")
     out.print(table(["observed in", "deviation", *(f"{n} seeds" for n in SEEDS)], rows.values()))
 
 
