@@ -12,6 +12,7 @@ from tests.synthetic import small, write_sweep
 from tread_lab.config import UserError
 from tread_lab.dashboards.contents import contents, page_file, versus, versus_file
 from tread_lab.dashboards.search import search_charts, study_of
+from tread_lab.dashboards.server import Pages, sweep_line
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.results import ranking_key, trials_frame
@@ -78,3 +79,9 @@ def test_two_sweeps_are_paired_by_seed(tmp_path: Path) -> None:
     write_sweep(tmp_path, small(name="c", routes=((1, 1),)))
     with pytest.raises(UserError, match="share a measured cell"):
         versus(lab, "a", "c")
+
+
+def test_sweeps_are_listed_with_their_best(paper_lab: Lab, tmp_path: Path) -> None:
+    line = sweep_line(paper_lab, "placement")
+    assert line["best"].startswith("2→8 s=0.5") and "completed" in line["states"]
+    assert b"No sweep has been planned" in Pages(Lab(tmp_path)).index().body

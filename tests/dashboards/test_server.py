@@ -35,7 +35,7 @@ def address(lab: Lab) -> Iterator[str]:
 
 
 def ask(address: str, path: str, **options: Any) -> tuple[HTTPResponse, bytes]:
-    connection = HTTPConnection(address, timeout=10)
+    connection = HTTPConnection(address, timeout=60)
     headers = {"Host": options.get("host", address)}
     connection.request(options.get("method", "GET"), path, headers=headers)
     response = connection.getresponse()

@@ -6,6 +6,7 @@ import errno
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from tests.pretender import ended_run
 from tests.sweep.plans import carry_out, tiny
 from tests.sweep.test_task import child_of
 from tread_lab.config import UserError
-from tread_lab.config.errors import Unavailable
+from tread_lab.config.errors import Exploded, Unavailable
 from tread_lab.config.evaluation import HeldoutSpec
 from tread_lab.cost.training import cost
+from tread_lab.evaluate.measuring import measuring
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder, list_checkpoints
@@ -133,6 +135,7 @@ def test_deaths_count_within_a_session(
 def test_hung_process_ends_with_its_stacks(lab: Lab) -> None:
     code = f"""
 import time
+from dataclasses import replace
 from pathlib import Path
 import tests.sweep.test_run_task as t
 from tests.sweep.plans import tiny
@@ -171,10 +174,16 @@ def test_closing_saves_and_locks_are_awaited(lab: Lab, monkeypatch: pytest.Monke
 
 def test_run_worse_than_zero_diverges(lab: Lab) -> None:
     """A finite explosion is no baseline: no gap to it is a result."""
-    task = Task(tiny(steps=60, train={"lr": 0.4, "warmup": 0}), (HeldoutSpec(images=8, levels=2),))
+    heldout = HeldoutSpec(images=8, levels=2)
+    task = Task(tiny(steps=60, train={"lr": 0.4, "warmup": 0}), (heldout,))
     report = carry_out(lab, task)[-1]
     assert report.phase == "diverged" and "predicting zero" in report.note
     assert lab.run(task.run).state() is RunState.DIVERGED
+    later = replace(task, spec=replace(task.spec, seed=1), evaluations=())
+    assert carry_out(lab, later)[-1].phase == "completed"
+    with pytest.raises(Exploded):
+        list(measuring(lab.run(later.run), heldout, CPU))
+    assert lab.run(later.run).state() is RunState.DIVERGED
 
 
 def test_child_needs_a_parent_with_weights(lab: Lab) -> None:

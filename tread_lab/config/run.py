@@ -219,8 +219,8 @@ class RunSpec:
         shape = (self.data.channels, self.data.size, self.data.classes)
         model = dataclasses.replace(self.model, init="adaln_zero")
         seen = None if self.condition is None else self.condition.width
-        bypass = self.bypass.weights(self.routes)
-        return model, shape, seen, self.process.kind, outputs(self.process), bypass
+        process = self.process.kind, outputs(self.process), getattr(self.process, "prediction", "")
+        return model, shape, seen, process, self.bypass.weights(self.routes)
 
     def dense(self) -> RunSpec:
         """Return a run of the same size and length without routes and without a parent."""

@@ -82,7 +82,7 @@ class Scorer:
         self._given = reference.moments if self.extraction.extractor == INCEPTION else {}
         facts = [METRICS[metric] for metric in self.metrics]
         layers = [
-            "pool" if metric.keeps == "features" else metric.layer
+            metric.layer
             for metric in facts
             if metric.compares and (metric.keeps == "features" or metric.layer not in self._given)
         ]

@@ -32,6 +32,7 @@ from tread_lab.evaluate.sampling_calls import sample_flops
 from tread_lab.records import metric_names
 from tread_lab.records.lab import digest_of
 from tread_lab.records.run_folder import EXPORTED, EvaluationFolder, RunFolder
+from tread_lab.records.run_state import RunState
 from tread_lab.train.assemble import Trained, trained
 from tread_lab.train.joining import condition_of, systems_of
 from tread_lab.train.precision import matrix_products
@@ -64,6 +65,7 @@ def measuring(
     Raises:
         UserError: no checkpoint, or a metric's weights or reference are missing.
         NotFinite: what the network gives is not finite, as the record of a run that has ended says.
+        Exploded: its held-out loss exceeds that of predicting zero; the run is diverged.
     """
     if (record := record_of(folder, spec)) is not None:
         if "problem" in record:
@@ -80,6 +82,9 @@ def measuring(
         if "step" in (ended := folder.result() or {}):
             step = ended["step"] if spec.step is None else spec.step
             _end(place, spec, {}, step=step, problem=str(error))
+            if isinstance(error, Exploded):
+                facts = {"kind": "diverged", "step": step, "reason": str(error)}
+                folder.finish(RunState.DIVERGED, **facts)
         raise
     _end(place, spec, metrics, **facts, made_with=provenance)
     return dict(metrics)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,11 @@ class SweepReader:
         names: the names of metrics under this plan.
     """
 
+    @staticmethod
+    def of(lab: Lab, sweep: str | SweepFolder) -> SweepReader:
+        """Return the reader of a stored sweep."""
+        return SweepReader(lab, sweep_plan(lab, sweep))
+
     def __init__(self, lab: Lab, plan: StoredPlan) -> None:
         self.plan, self._left = plan.with_baseline_cells, left_cells(lab, plan)
         self.names = MetricNames(plan.evaluation_defaults)
@@ -128,12 +134,57 @@ class SweepReader:
         self._parts = SharedParts()
         self._columns: dict[str, bool] = {}  # of metrics met so far -> whether planned
 
-    def row(self, trial: Trial[Tree]) -> dict[str, Any]:
-        """Return the row of a trial in `trials_frame`, without the columns of which it has none.
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The row of each trial in `trials_frame`, without the columns of which it has none.
 
         Raises:
-            UserError: an evaluation of the run cannot be understood.
+            UserError: an evaluation of a run cannot be understood.
         """
+        return [*map(self._row, self.plan.trials)]
+
+    def trials(self) -> pd.DataFrame:
+        """Return `trials_frame`."""
+        return self.frame(self.rows)
+
+    def steps(self) -> pd.DataFrame:
+        """Return `steps_frame`."""
+        frame = self.frame(row for one in self._pairs for row in self.rows_by_step(*one))
+        frame[STEP] = frame[STEP].astype("Int64")
+        schedules = {str(trial.spec["train"].get("schedule")) for trial in self.plan.trials}
+        frame.attrs |= {
+            "axes": [*frame.attrs["axes"], STEP],
+            "schedules": sorted(schedules - {"constant"}),
+        }
+        return frame
+
+    def equal_steps(self) -> pd.DataFrame | None:
+        """Return `equal_steps_frame`."""
+        if self.plan.match is None:
+            return None
+        ends = {trial.run: trial.steps for trial in self.plan.trials}
+        at_step = {trial.run: ends[trial.baseline or trial.run] for trial in self.plan.trials}
+        frame = self.frame(self._row_at(*one, at_step[one[0].run]) for one in self._pairs)
+        before = {run: step for run, step in at_step.items() if step != ends[run]}
+        frame.attrs |= {"comparison": QUESTIONS[None], "at_step": before}
+        trials = frame[frame["role"] == "trial"]
+        return frame if GAP_HELDOUT in frame and trials[GAP_HELDOUT].notna().any() else None
+
+    def training(self) -> pd.DataFrame:
+        """Return `training_frame`."""
+        stages = {tree.get("step") for tree in self.plan.evaluate} - {None}
+        if self.plan.match is not None and stages <= {trial.steps for trial in self.plan.trials}:
+            return self.trials()
+        steps = self.steps()
+        several = (steps.groupby("run")[STEP].nunique() > 1).any()
+        return steps if several else self.trials()
+
+    @property
+    def _pairs(self) -> Iterator[tuple[Trial[Tree], dict[str, Any]]]:
+        """Each trial with its row."""
+        return zip(self.plan.trials, self.rows)
+
+    def _row(self, trial: Trial[Tree]) -> dict[str, Any]:
         record, baseline = self._records[trial.run], self._records.get(trial.baseline or "")
         dense = baseline.losses[END] if baseline else {}
         values, problem = self._measured(record, END, dense)
@@ -165,9 +216,10 @@ class SweepReader:
         steps = (step for step in record.evaluations if step != END)
         return {step: self._measured(record, step, dense.get(step, {}))[0] for step in steps}
 
-    def rows_by_step(self, trial: Trial[Tree]) -> Iterator[dict[str, Any]]:
+    def rows_by_step(
+        self, trial: Trial[Tree], whole: Mapping[str, Any]
+    ) -> Iterator[dict[str, Any]]:
         """Yield the row of a trial at every step at which it was measured, its end last."""
-        whole = self.row(trial)
         if whole["state"] is not RunState.COMPLETED:
             yield {**whole, STEP: None}
             return
@@ -182,17 +234,15 @@ class SweepReader:
             label = f"{whole['cell']} {STEP}={step}"
             yield {**settings, "cell": label, STEP: step, **values, **cost}
 
-    def row_at(self, trial: Trial[Tree], step: int) -> dict[str, Any]:
+    def _row_at(self, trial: Trial[Tree], whole: Mapping[str, Any], step: int) -> dict[str, Any]:
         """Return the row of a trial at one step; without numbers where it was not measured."""
-        whole = self.row(trial)
         settings = {name: x for name, x in whole.items() if not is_metric(name)}
-        rows = (row for row in self.rows_by_step(trial) if row[STEP] == step)
+        rows = (row for row in self.rows_by_step(trial, whole) if row[STEP] == step)
         return {name: x for name, x in {**next(rows, {}), **settings}.items() if name != STEP}
 
-    def frame(self, rows: Iterable[Mapping[str, Any]] | None = None) -> pd.DataFrame:
-        """Return rows, by default those of all trials, as a frame: columns in order, whole numbers
-        whole, its `attrs` set."""
-        frame = pd.DataFrame([*(map(self.row, self.plan.trials) if rows is None else rows)])
+    def frame(self, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+        """Return rows as a frame: columns in order, whole numbers whole, its `attrs` set."""
+        frame = pd.DataFrame([*rows])
         axes = self.plan.axes
         if not self._compares_losses:
             frame = frame[[c for c in frame if not str(c).startswith("gap/")]]
@@ -292,7 +342,7 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     Raises:
         UserError: no such sweep.
     """
-    return SweepReader(lab, sweep_plan(lab, sweep)).frame()
+    return SweepReader.of(lab, sweep).trials()
 
 
 def steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
@@ -309,15 +359,7 @@ def steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     Raises:
         UserError: no such sweep.
     """
-    reader = SweepReader(lab, sweep_plan(lab, sweep))
-    frame = reader.frame(row for trial in reader.plan.trials for row in reader.rows_by_step(trial))
-    frame[STEP] = frame[STEP].astype("Int64")
-    schedules = {str(trial.spec["train"].get("schedule")) for trial in reader.plan.trials}
-    frame.attrs |= {
-        "axes": [*frame.attrs["axes"], STEP],
-        "schedules": sorted(schedules - {"constant"}),
-    }
-    return frame
+    return SweepReader.of(lab, sweep).steps()
 
 
 def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None:
@@ -330,31 +372,16 @@ def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None
     Raises:
         UserError: no such sweep.
     """
-    plan = sweep_plan(lab, sweep)
-    if plan.match is None:
-        return None
-    reader = SweepReader(lab, plan)
-    ends = {trial.run: trial.steps for trial in plan.trials}
-    at_step = {trial.run: ends[trial.baseline or trial.run] for trial in plan.trials}
-    frame = reader.frame(reader.row_at(trial, at_step[trial.run]) for trial in reader.plan.trials)
-    before = {run: step for run, step in at_step.items() if step != ends[run]}
-    frame.attrs |= {"comparison": QUESTIONS[None], "at_step": before}
-    trials = frame[frame["role"] == "trial"]
-    return frame if GAP_HELDOUT in frame and trials[GAP_HELDOUT].notna().any() else None
+    return SweepReader.of(lab, sweep).equal_steps()
 
 
-def training_frame(lab: Lab, sweep: str | SweepFolder, trials: pd.DataFrame) -> pd.DataFrame:
+def training_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """Return the rows of curves over training: stages of runs, else runs of several lengths.
 
-    These are `steps_frame`'s where a run was measured before its end, and `trials` else, or where
-    the one other step is that at which the baselines of a sweep with `match` end.
+    These are `steps_frame`'s where a run was measured before its end, and those of `trials_frame`
+    else, or where the one other step is that at which the baselines of a sweep with `match` end.
     """
-    plan = sweep_plan(lab, sweep)
-    stages = {tree.get("step") for tree in plan.evaluate} - {None}
-    if plan.match is not None and stages <= {trial.steps for trial in plan.trials}:
-        return trials
-    steps = steps_frame(lab, sweep)
-    return steps if (steps.groupby("run")[STEP].nunique() > 1).any() else trials
+    return SweepReader.of(lab, sweep).training()
 
 
 def sweep_plan(lab: Lab, sweep: str | SweepFolder) -> StoredPlan:

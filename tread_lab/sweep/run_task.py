@@ -11,7 +11,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -305,11 +305,8 @@ def _train_and_evaluate(
             report = yield from _train(folder, task.spec, device, worker, ranks)
             release(device)  # of the training
         if folder.state().measurable:
-            try:
+            with suppress(Exploded):  # the run is diverged, a result
                 yield from _evaluate(lab, task, device, replace(report, phase="evaluate"), ranks)
-            except Exploded as end:
-                facts = {"kind": "diverged", "step": folder.step(), "reason": str(end)}
-                folder.finish(RunState.DIVERGED, **facts)
         return report
 
 

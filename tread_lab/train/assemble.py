@@ -153,7 +153,7 @@ def _of_file(spec: RunSpec, start: InitSpec) -> dict[str, Tensor]:
             f" {made.process.kind}. Try process={made.process.kind}."
         )
     state = read_tensors(path, start.weights)
-    if start.published_as is not None and spec.process.kind != "flow":
+    if start.published_as is not None and getattr(spec.process, "prediction", "x") != "v":
         raise UserError(
             "init_from.published_as: a SiT predicts the velocity of a flow, and the process is"
             f" {spec.process.kind}; say process=flow"
