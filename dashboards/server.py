@@ -79,13 +79,13 @@ class Pages:
 
     def index(self) -> Response:
         """Answer a line for each sweep, the newest first; of one that cannot be read, why."""
-        lines = []
+        lines = list[dict[str, Any]]()
         for name in self.lab.sweeps():
             try:
                 lines.append(dict(self.read(name, sweep_line)[1]))
             except UserError as error:
-                line = {"name": name, "question": str(error), "states": "", "best": "", "at": 0}
-                lines.append(line)
+                unread = {"question": str(error), "states": "", "best": "", "at": 0}
+                lines.append({"name": name, **unread})
         for line in lines:
             line["age"] = f"{duration(time.time() - line['at'])} ago" if line["at"] else ""
         lines.sort(key=lambda line: -line["at"])

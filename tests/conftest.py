@@ -57,7 +57,6 @@ LONGEST = (
     "docs/test_recipes.py",
     "cli/test_train_run.py",
     "golden/test_networks.py",
-    "sweep/test_early_stopping.py",
     "train/test_ranks.py",
     "analysis/figures/test_catalogue.py",
     "seeing/test_mlflow_pages.py",

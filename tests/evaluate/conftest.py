@@ -40,7 +40,7 @@ def score(
     how: Any = {"count": len(generated), "device": torch.device("cpu"), "cache": cache}
     scorer = Scorer(metrics, extractor, real, tuple(generated.shape[1:]), **how)
     scorer.add(generated)
-    return scorer.scores()
+    return scorer.scores()[0]
 
 
 @pytest.fixture

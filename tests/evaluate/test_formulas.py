@@ -14,6 +14,7 @@ from tread_lab.evaluate.formulas import (
     RunningMoments,
     SplitSums,
     frechet_distance,
+    frechet_influences,
     precision_recall,
 )
 
@@ -49,7 +50,7 @@ def test_frechet_distance_is_adms() -> None:
     one, other = features(0), features(1)
     expected = adms_frechet_of(one, other)
     assert expected > 1
-    assert frechet_distance(moments(one), moments(other)) == pytest.approx(expected, rel=1e-9)
+    assert frechet_distance(moments(one), moments(other))[0] == pytest.approx(expected, rel=1e-9)
 
 
 def test_frechet_distance_of_few_images_is_exact() -> None:
@@ -60,7 +61,7 @@ def test_frechet_distance_of_few_images_is_exact() -> None:
     root = np.linalg.svd(centred[0] @ centred[1].T, compute_uv=False).sum()
     means = ((one.mean(axis=0) - other.mean(axis=0)) ** 2).sum()
     expected = means + sum((x**2).sum() for x in centred) - 2 * root
-    found = frechet_distance(moments(one), moments(other))
+    found, _ = frechet_distance(moments(one), moments(other))
     assert found == pytest.approx(expected, rel=1e-6)
 
 
@@ -155,3 +156,14 @@ def test_image_on_the_rim_is_inside() -> None:
     )
     assert precision_recall(samples, references) == (0.5, 1.0)
     assert precision_recall(references, samples) == (1.0, 0.5)
+
+
+def test_influences_are_a_delete_one_jackknife() -> None:
+    one, other = features(0, count=300, width=8), features(1, count=900, width=8)
+    distance, gradient_DD = frechet_distance(moments(other), moments(one))
+    x_ND = torch.from_numpy(one)
+    found = frechet_influences(moments(other), moments(one), gradient_DD, x_ND).numpy()
+    without = [adms_frechet_of(np.delete(one, n, axis=0), other) for n in range(len(one))]
+    pseudo = (len(one) - 1) * (distance - np.array(without))
+    assert np.corrcoef(found, pseudo)[0, 1] > 0.999
+    assert found.std(ddof=1) == pytest.approx(pseudo.std(ddof=1), rel=0.05)

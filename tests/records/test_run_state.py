@@ -11,7 +11,6 @@ from tread_lab.config.errors import UserError
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import Lab, run_states, run_status
 from tread_lab.records.run_state import ProcessLost, RunState, kind_of
-from tread_lab.records.sweep_folder import Judgement
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_run_without_a_folder_is_pending(lab: Lab) -> None:
     runs = ["a", "b", "c", "d"]
     seen = {"a": "pending", "b": "interrupted", "c": "interrupted", "d": "failed"}
     assert run_states(lab, runs) == seen
-    stopped = {name: Judgement(name, 1, 0.5) for name in ("a", "c", "d")}
+    stopped = dict.fromkeys(("a", "c", "d"), 1)
     assert run_states(lab, runs, stopped) == {**seen, "c": "stopped"}
 
 
@@ -72,7 +71,7 @@ def test_only_stopping_sweep_sees_stopped(lab: Lab) -> None:
     run = lab.run("abc")
     with run.log() as log:
         log(7, loss=1.0)
-    stopped = {"abc": Judgement("abc", 5, 0.5)}
+    stopped = {"abc": 5}
     assert (run_status(run).state, run_status(run).step) == (RunState.INTERRUPTED, 7)
     seen = run_status(run, stopped)
     assert (seen.state, seen.kind, seen.step) == (RunState.STOPPED, "early", 5)

@@ -1,4 +1,4 @@
-"""Claims about a sweep's folder: its plan, what was suggested, stopped and spent."""
+"""Claims about a sweep's folder: its plan, what was suggested and spent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.stored_plan import StoredPlan, read_plan
 from tread_lab.records.sweep_folder import (
-    Judgement,
     Stopwatch,
     Suggestion,
     SweepFolder,
@@ -83,15 +82,6 @@ def test_plan_includes_suggestions_in_order(lab: Lab) -> None:
     assert folder.suggestions() == suggested[::-1]
     assert [one.run for one in folder.plan().trials] == ["a", "b", "c"]
     assert [one.run for one in (folder.stored_plan() or folder.plan()).trials] == ["a"]
-
-
-def test_judgements_are_kept_for_each_run(tmp_path: Path) -> None:
-    sweep = SweepFolder(tmp_path)
-    made = [Judgement("a", 5, 0.25, stopped=False), Judgement("a", 9, 0.5), Judgement("b", 5, -0.5)]
-    for judgement in (*made, made[1]):  # passed again after a crash
-        sweep.add_judgement(judgement)
-    assert sweep.judgements() == made
-    assert sweep.stopped() == {"a": made[1], "b": made[2]}
 
 
 def test_sessions_add_up_and_are_recorded(tmp_path: Path, clock: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from tests.synthetic import (
+    FD,
     heldout_gap,
     small,
     tiny_spec,
@@ -18,8 +19,10 @@ from tests.synthetic import (
     write_sweep,
 )
 from tread_lab.config import HeldoutSpec, RunSpec, UserError, signature
+from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
-from tread_lab.results import trials_frame
+from tread_lab.records.run_folder import INFLUENCES
+from tread_lab.results import cells_frame, trials_frame, with_delta
 from tread_lab.results.gaps import (
     Losses,
     gap_over_images,
@@ -28,6 +31,7 @@ from tread_lab.results.gaps import (
     recorded_gaps,
     run_gaps,
 )
+from tread_lab.results.ranking_table import formatted, ranking
 
 BASELINE, TRIAL = signature(tiny_spec(None)), signature(tiny_spec((2, 8)))
 
@@ -175,3 +179,28 @@ def test_losses_on_other_held_out_data_are_never_paired(tmp_path: Path) -> None:
         row = trials_frame(lab, "placement").set_index("run").loc[TRIAL]
         assert row["reason"] == "their held-out data differ, so that their losses do not compare"
         assert np.isnan(row["gap/heldout"])
+
+
+def test_one_seeds_distance_has_sampled_interval(tmp_path: Path) -> None:
+    """Paired images cancel what two networks share; several seeds show their own interval."""
+    lab = write_sweep(tmp_path, small())
+    rng = np.random.default_rng(0)
+    shared, own = rng.normal(size=1000), 0.1 * rng.normal(size=1000)
+    for name, values in ((BASELINE, shared), (TRIAL, shared + own)):
+        for folder in lab.run(name).evaluations():
+            tree = folder.read() or {}
+            if tree["spec"]["kind"] == "samples":
+                metric, error = next(iter(tree["metrics"])), values.std(ddof=1) / 1000**0.5
+                write_json(
+                    folder.path / "metrics.json", {**tree, "standard_errors": {metric: error}}
+                )
+                np.savez(folder.path / INFLUENCES, **{metric: values})
+    frame = with_delta(trials_frame(lab, "placement"), FD)
+    cell = cells_frame(frame).set_index("route").loc["2->8"]
+    for metric, spread in ((FD, (shared + own).std(ddof=1)), (f"delta/{FD}", own.std(ddof=1))):
+        half = stats.t.ppf(0.975, 999) * spread / 1000**0.5
+        assert cell[metric + ":high"] - cell[metric] == pytest.approx(half)
+        assert cell[metric] - cell[metric + ":low"] == pytest.approx(half)
+        assert (cell[metric + ":n"], cell[metric + ":unit"]) == (1000, "samples")
+    heads = formatted(ranking(frame, "gap/heldout", beside=[FD]), "gap/heldout")
+    assert "±" in heads[f"{FD}, ± of samples"].iloc[0]

@@ -24,7 +24,6 @@ from tread_lab.config import SamplesSpec
 from tread_lab.config.evaluation import GuidanceSpec, SamplerSpec
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Judgement
 from tread_lab.results import metric_columns, ranking_key, trials_frame
 
 STATES = {(0, 4): "failed", (5, 8): "pending"}
@@ -121,7 +120,7 @@ def test_foreign_losses_compare_complete_sweeps(
     assert row(frame, (0, 4))["reason"] == problem and row(frame, (2, 8))["reason"] == ""
 
 
-@pytest.mark.parametrize("state", ["diverged", "interrupted", "stopped"])
+@pytest.mark.parametrize("state", ["diverged", "interrupted"])
 def test_reopened_run_has_no_numbers(tmp_path: Path, state: str) -> None:
     lab = write_sweep(tmp_path, small())
     run = lab.run_of(tiny_spec((2, 8)))
@@ -129,8 +128,6 @@ def test_reopened_run_has_no_numbers(tmp_path: Path, state: str) -> None:
     run.log_path.touch()
     if state == "diverged":
         run.finish(state, step=7)
-    elif state == "stopped":
-        lab.sweep("placement").add_judgement(Judgement(run.name, 7, 0.5))
     found = row(frame := trials_frame(lab, "placement"), (2, 8))
     assert found["state"] == state
     assert found[metric_columns(frame)].isna().all()

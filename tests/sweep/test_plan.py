@@ -1,4 +1,4 @@
-"""The tasks of a plan: each run once, and what is open, judged or compared among them."""
+"""The tasks of a plan: each run once, and what is open, or compared among them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def meet(*errors: BaseException) -> None:
         left = list(errors)
 
-        def train(*_: Any) -> Iterator[Progress]:
+        def train(*_: Any, **__: Any) -> Iterator[Progress]:
             yield Progress(3, 6, 0.5, seconds=0.3)
             if left:
                 raise left.pop(0)
@@ -140,7 +140,7 @@ from tread_lab.sweep import run_task
 from tread_lab.sweep.task import Task
 from torch import device
 
-def stuck_here(*_):
+def stuck_here(*_, **__):
     time.sleep(60)
     yield
 run_task.train = stuck_here

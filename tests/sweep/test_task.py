@@ -69,15 +69,13 @@ def test_parents_come_first_and_once() -> None:
     assert [len(task.evaluations) for task in alone] == [0, 0, 1]
 
 
-def test_task_waits_for_parent_and_baseline() -> None:
-    parent, other = Task(tiny()), Task(tiny(seed=1))
+def test_task_waits_for_its_parent() -> None:
+    parent = Task(tiny())
     child = Task(child_of(parent.spec, seed=2))
-    grandchild, judged = Task(child_of(child.spec, seed=2)), Task(tiny(seed=3))
+    grandchild = Task(child_of(child.spec, seed=2))
     assert ListQueue([child]).next() == child  # its parent is no task
-    queue = ListQueue([grandchild, child, judged, parent, other], after={judged.run: other.run})
-    assert [queue.next(), queue.next(), queue.next()] == [parent, other, None]
-    queue.ended(other)
-    assert [queue.next(), queue.next()] == [judged, None]
+    queue = ListQueue([grandchild, child, parent])
+    assert [queue.next(), queue.next()] == [parent, None]
     queue.ended(parent)
     assert [queue.next(), queue.next()] == [child, None] and not queue.exhausted
     queue.ended(child)

@@ -23,7 +23,7 @@ from tread_lab.results import (
     trials_frame,
     without_baseline,
 )
-from tread_lab.results.ranking_table import formatted, ranking
+from tread_lab.results.ranking_table import SAMPLES, formatted, ranking
 from tread_lab.tracking.store import shown as without_password
 
 LONGEST = 80  # characters of a reason
@@ -51,7 +51,7 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
             texts = texts.drop(columns="interval over", errors="ignore")
         _show_cells(texts.assign(state=numbers["state"], reason=numbers["reason"]))
         print(ranking_caption(key, frame.attrs.get("comparison", "")))
-        for line in _meanings(frame, overs):
+        for line in _meanings(frame, overs, samples=any(SAMPLES in head for head in texts)):
             print(line)
     for line in without_baseline(frame):
         print(line)
@@ -78,7 +78,7 @@ def _show_cells(texts: pd.DataFrame) -> None:
         print(f"... and {len(texts) - ROWS} more")
 
 
-def _meanings(frame: pd.DataFrame, overs: Sequence[str]) -> Iterator[str]:
+def _meanings(frame: pd.DataFrame, overs: Sequence[str], *, samples: bool) -> Iterator[str]:
     """Say what the gap is, what pairing was worth, and what the intervals are over."""
     if GAP_HELDOUT in frame:
         kept = frame.loc[frame["run"] != frame["baseline"], GAP_HELDOUT + KEPT].median()
@@ -87,8 +87,10 @@ def _meanings(frame: pd.DataFrame, overs: Sequence[str]) -> Iterator[str]:
         yield f"gap: difference to the baseline, paired{paired}"
     if overs:
         over = f" over {overs[0]}" if len(overs) == 1 else ""
-        alone = "; seeds vary more" * any("images" in over for over in overs)
+        alone = "; seeds vary more" * any("1 seed" in over for over in overs)
         yield f"±: 95% interval{over}{alone}"
+    if samples:
+        yield "± of samples: 95% as these networks draw other images; seeds vary more"
 
 
 def _ranked(column: str) -> bool:

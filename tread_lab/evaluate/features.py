@@ -23,11 +23,14 @@ from tread_lab.evaluate.formulas import (
     RunningMoments,
     SplitSums,
     frechet_distance,
+    frechet_influences,
     precision_recall,
 )
 from tread_lab.evaluate.references import Reference
 from tread_lab.records.metric_names import sample_metric
 
+FRECHET = ("fd", "fd_dinov2", "fid", "sfid")
+IMAGES_A_FEATURE = 2  # at least, for a standard error: fewer images tell little about a covariance
 MOST_NEIGHBOURS = 10_000  # references that precision and recall look at, as the ADM evaluator does
 
 
@@ -48,9 +51,9 @@ KEEPERS: Mapping[str, Callable[[], Keeper]] = {
 class Scorer:
     """The metrics of one feature space of generated images that come batch by batch.
 
-    Every image goes through the extractor once, whatever the number of metrics. Metrics that need
-    neighbours or subsets keep all features (fp32, 8 KB an image of Inception's); the memory of all
-    others does not grow with the number of images.
+    Every image goes through the extractor once, whatever the number of metrics. Features are kept
+    (fp32, 8 KB an image of Inception's) for metrics of neighbours or subsets, and for the standard
+    error of a Frechet distance, which needs more than `IMAGES_A_FEATURE` images for each of D.
 
     Args:
         metrics: of one extractor (`by_extractor`).
@@ -91,9 +94,9 @@ class Scorer:
         self._kept: dict[str, Keeper] = {
             layer: make() for layer, make in KEEPERS.items() if layer in summed
         }
-        self._features: dict[str, list[Tensor]] = {
-            metric.layer: [] for metric in facts if metric.keeps == "features"
-        }
+        self._whole = {metric.layer for metric in facts if metric.keeps == "features"}
+        distances = {METRICS[metric].layer for metric in self.metrics if metric in FRECHET}
+        self._features: dict[str, list[Tensor]] = {x: [] for x in self._whole | distances}
 
     def add(self, images_BCHW: Tensor) -> None:
         """Take the next images, uint8 on any device."""
@@ -101,18 +104,25 @@ class Scorer:
         for layer, keeper in self._kept.items():
             keeper.add(features[layer])
         for layer, parts in self._features.items():
-            parts.append(features[layer].cpu())
+            x_BD = features[layer]
+            if layer in self._whole or self._tells_spread(x_BD):
+                parts.append(x_BD.cpu())
 
-    def scores(self) -> dict[str, float]:
-        """Return the metrics by the names they are recorded under.
+    def _tells_spread(self, x_BD: Tensor) -> bool:
+        """Return whether there will be enough images for a standard error."""
+        return self._count > IMAGES_A_FEATURE * x_BD.shape[1]
+
+    def scores(self) -> tuple[dict[str, float], dict[str, Tensor]]:
+        """Return the metrics by the names they are recorded under, and influences [N] of images on
+        those that are Frechet distances of enough images.
 
         Raises:
             NotFinite: one is no finite number, which neither JSON nor a table can hold.
         """
-        features = {layer: torch.cat(parts) for layer, parts in self._features.items()}
+        features = {layer: torch.cat(parts) for layer, parts in self._features.items() if parts}
         device, extractor = self.extraction.device, self.extraction.extractor
         compared = Compared(features, self._kept, self._real, self._given, device)
-        found = {}
+        found, influences = {}, {}
         for metric in self.metrics:
             name = sample_metric(metric, extractor, self._count, heldout=self._heldout)
             found[name] = float(MEASURES[metric](compared))
@@ -121,7 +131,10 @@ class Scorer:
                     f"evaluate: {metric} must be finite, got {found[name]}; the features of the"
                     " images are not finite"
                 )
-        return found
+            kept = features.get(METRICS[metric].layer) if metric in FRECHET else None
+            if kept is not None and self._tells_spread(kept):
+                influences[name] = compared.influences(METRICS[metric].layer)
+        return found, influences
 
 
 def evenly(rows: Tensor, most: int) -> Tensor:
@@ -134,10 +147,11 @@ class Compared:
     """What is known of generated images and of references; what two metrics share is computed once.
 
     Attributes:
-        generated: features [N, D] by layer, on the CPU, where a metric keeps all.
+        generated: features [N, D] by layer, on the CPU, where they are kept.
         reference: features [M, D] of the references by layer.
         given: moments of the references by layer that a file has.
         device: where distances are computed.
+        distances: Frechet distance and its gradient by layer, as far as they were asked for.
     """
 
     def __init__(
@@ -150,21 +164,27 @@ class Compared:
     ) -> None:
         self.generated, self.kept, self.device = generated, kept, device
         self.reference, self.given = reference, given
-        self._distances = dict[str, float]()
+        self.distances = dict[str, tuple[float, Tensor]]()
 
     def frechet(self, layer: str) -> float:
         """Return the Frechet distance to the references in a layer, in float64."""
-        if layer not in self._distances:
-            self._distances[layer] = self._frechet(layer)
-        return self._distances[layer]
+        if layer not in self.distances:
+            self.distances[layer] = frechet_distance(*self._moments(layer))
+        return self.distances[layer][0]
 
-    def _frechet(self, layer: str) -> float:
+    def influences(self, layer: str) -> Tensor:
+        """Return the influence of each image on the Frechet distance in a layer."""
+        _, gradient_DD = self.distances[layer]
+        return frechet_influences(*self._moments(layer), gradient_DD, self.generated[layer])
+
+    def _moments(self, layer: str) -> tuple[Moments, Moments]:
+        """Return the moments of the references and of the generated images."""
         if (moments := self.given.get(layer)) is None:
             x_MD = self.reference[layer].double()
             moments = x_MD.mean(dim=0), x_MD.T.cov()
         mean_D, covariance_DD = (x.to(self.device) for x in moments)
         own = self.kept[layer]
-        return frechet_distance((mean_D, covariance_DD), (own.mean_D, own.covariance_DD))
+        return (mean_D, covariance_DD), (own.mean_D, own.covariance_DD)
 
     @functools.cached_property
     def neighbours(self) -> tuple[float, float]:

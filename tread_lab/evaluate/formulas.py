@@ -11,6 +11,8 @@ from torch import Tensor
 
 Moments = tuple[Tensor, Tensor]  # mean [D], covariance [D, D]
 SPLIT = 5_000  # images of a split of the inception score; the last one may have fewer
+RANK = 1e-6  # of the largest root, below which a direction has no variance
+ROWS = 4096  # of features in float64 at once
 NEIGHBOURS = 3  # k: the radius of an image's ball is the distance to its third neighbour
 _DISTANCES = 1 << 24  # of one block: 128 MB
 
@@ -44,21 +46,45 @@ class RunningMoments:
         return self.products_DD / (self.count - 1)
 
 
-def frechet_distance(one: Moments, other: Moments) -> float:
-    """Return the Frechet distance of two sets of features, of float64 moments on one device.
+def frechet_distance(reference: Moments, own: Moments) -> tuple[float, Tensor]:
+    """Return the Frechet distance of two sets of features and its gradient in `own`'s covariance.
 
     It is |mu - mu'|^2 + tr(S + S' - 2 (S S')^(1/2)) (Heusel et al. 2017, eq. 6). The trace of the
-    root is the sum of the roots of the eigenvalues of S^(1/2) S' S^(1/2), which is symmetric: exact
-    for covariances of fewer images than features too, where a root of the product itself is
-    singular, and several times quicker.
+    root is the sum of the roots of the eigenvalues of S'^(1/2) S S'^(1/2), which is symmetric:
+    exact for covariances of fewer images than features too, where a root of the product itself is
+    singular, and several times quicker. The gradient is I - S'^(1/2) (S'^(1/2) S S'^(1/2))^(-1/2)
+    S'^(1/2), [D, D]. Moments are float64 and on one device.
     """
-    (mean_D, covariance_DD), (other_mean_D, other_DD) = one, other
-    values_D, vectors_DD = torch.linalg.eigh(_symmetric(covariance_DD))
+    (other_mean_D, other_DD), (mean_D, covariance_DD) = reference, own
+    values_D, vectors_DD = torch.linalg.eigh(_symmetric(other_DD))
     root_DD = vectors_DD * values_D.clamp(min=0).sqrt() @ vectors_DD.T
-    product_DD = root_DD @ _symmetric(other_DD) @ root_DD
-    roots_D = torch.linalg.eigvalsh(_symmetric(product_DD)).clamp(min=0).sqrt()
+    product_DD = root_DD @ _symmetric(covariance_DD) @ root_DD
+    values_D, vectors_DD = torch.linalg.eigh(_symmetric(product_DD))
+    roots_D = values_D.clamp(min=0).sqrt()
+    known_D = roots_D > roots_D.max() * RANK
+    side_DD = root_DD @ vectors_DD[:, known_D] / roots_D[known_D].sqrt()
+    gradient_DD = torch.eye(len(mean_D)).to(side_DD) - side_DD @ side_DD.T
     means = (mean_D - other_mean_D).square().sum()
-    return float(means + covariance_DD.trace() + other_DD.trace() - 2 * roots_D.sum())
+    distance = means + covariance_DD.trace() + other_DD.trace() - 2 * roots_D.sum()
+    return float(distance), gradient_DD
+
+
+def frechet_influences(
+    reference: Moments, own: Moments, gradient_DD: Tensor, x_ND: Tensor
+) -> Tensor:
+    """Return the influence [N] of each image on the Frechet distance, of mean 0 up to 1/N.
+
+    Their standard deviation over the root of N is the infinitesimal jackknife's standard error of
+    the distance as images are drawn anew, the reference being what it is (Efron 1982, chapter 6):
+    2 d (x - mu) + (x - mu)' G (x - mu) - tr(G S) for the gradient G and d = mu - mu'.
+    """
+    (other_mean_D, _), (mean_D, covariance_DD) = reference, own
+    found = []
+    for x_BD in x_ND.split(ROWS):
+        x_BD = x_BD.to(mean_D) - mean_D
+        quadratic_B = ((x_BD @ gradient_DD) * x_BD).sum(dim=1)
+        found.append(2 * x_BD @ (mean_D - other_mean_D) + quadratic_B)
+    return torch.cat(found) - (gradient_DD * covariance_DD).sum()
 
 
 def _symmetric(x_DD: Tensor) -> Tensor:

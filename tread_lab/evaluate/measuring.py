@@ -31,7 +31,7 @@ from tread_lab.evaluate.references import heldout_reference, open_reference, ref
 from tread_lab.evaluate.sampling_calls import sample_flops
 from tread_lab.records import metric_names
 from tread_lab.records.lab import digest_of
-from tread_lab.records.run_folder import EXPORTED, EvaluationFolder, RunFolder
+from tread_lab.records.run_folder import EXPORTED, INFLUENCES, EvaluationFolder, RunFolder
 from tread_lab.records.run_state import RunState
 from tread_lab.train.assemble import Trained, trained
 from tread_lab.train.joining import condition_of, systems_of
@@ -252,6 +252,13 @@ def _samples(
         drawing.condition.write(place, labels)
         facts |= drawing.condition.record()
     metrics: Metrics = {}
+    influences: dict[str, np.ndarray] = {}
     for scorer in scorers.values():
-        metrics |= scorer.scores()
+        found, of_images = scorer.scores()
+        metrics |= found
+        influences |= {name: x_N.float().cpu().numpy() for name, x_N in of_images.items()}
+    if influences:
+        _write_arrays(place / INFLUENCES, influences)
+        errors = {name: float(x.std(ddof=1) / len(x) ** 0.5) for name, x in influences.items()}
+        facts["standard_errors"] = errors
     return metrics, facts

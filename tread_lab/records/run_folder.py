@@ -32,6 +32,7 @@ from tread_lab.records.run_state import SENTENCES, Attempt, RunState, attempts_o
 LOCK = ".claim"  # in the folder of a run or a sweep
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
 CONFIG = "config.json"  # beside them: the network, the data and encoders that it saw
+INFLUENCES = "influences.npz"  # beside an evaluation: of each image on its Frechet distances
 DEFAULTS = "evaluation_defaults.json"  # of a run and of its exported weights
 _CHECKPOINT = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.safetensors")  # step and checksum
 

@@ -14,8 +14,9 @@ from tread_lab.records.run_state import RunState
 from tread_lab.results.intervals import half_width
 
 LOW, HIGH, COUNT, UNIT, KEPT = ":low", ":high", ":n", ":unit", ":kept"
+PAIRED = ":paired"  # half the width of the interval of a difference to the baseline
 PLACE_AXES = ("start", "end", "route", "routes")
-OWN = (LOW, HIGH, COUNT, KEPT)  # what a trial's gap has beside its mean
+OWN = (LOW, HIGH, COUNT, KEPT, PAIRED)  # what a trial's number has beside it
 FLAGS = ("mixed", "disturbed")  # of a cell where one of its seeds has them
 BEYOND, DISTURBED = 1.1, 1.2  # factors of a measured speed-up over what is expected
 
@@ -33,9 +34,9 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
     """One row per cell of `trials_frame`'s rows, its seeds brought together, in plan order.
 
     Every metric has its mean over completed seeds, `:low` and `:high`, `:n` and `:unit`: the
-    interval is over `seeds` where there are two or more, else the one seed's own over `images`
-    (gaps only), else absent. `seeds` counts the planned seeds, `state` is `completed` only if all
-    are; else it is that of the seed that went worst.
+    interval is over `seeds` where there are two or more, else the one seed's own over held-out
+    `images` (gaps) or `samples` (Frechet distances), else absent. `seeds` counts the planned seeds,
+    `state` is `completed` only if all are; else it is that of the seed that went worst.
     """
     metrics = [column for column in metric_columns(trials) if not column.endswith(OWN)]
     bare = trials.copy(deep=False)
@@ -75,7 +76,12 @@ def with_delta(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
     column = delta_column(metric)
     if column == metric:
         return trials
-    return trials.assign(**{column: trials[metric] - of_baseline(trials, metric)})
+    apart = trials[metric] - of_baseline(trials, metric)
+    ends = {}
+    if metric + PAIRED in trials:
+        half = trials[metric + PAIRED]
+        ends = {LOW: apart - half, HIGH: apart + half, COUNT: trials[metric + COUNT]}
+    return trials.assign(**{column: apart, **{column + end: x for end, x in ends.items()}})
 
 
 def of_baseline(trials: pd.DataFrame, metric: str) -> pd.Series[float]:
@@ -124,7 +130,7 @@ def _over_seeds(groups: Any, metrics: list[str]) -> dict[str, Any]:
         if metric in with_own:
             images = own[metric + COUNT]
             single = (n == 1) & ~np.isnan(images)  # unreadable losses leave a gap no interval
-            units = np.where(single, "images", units)
+            units = np.where(single, "samples" if "@" in metric else "images", units)
             counted = np.where(single, images, n).astype(int)
             low = np.where(single, own[metric + LOW], low)
             high = np.where(single, own[metric + HIGH], high)

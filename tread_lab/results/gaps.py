@@ -141,6 +141,19 @@ def run_gaps(
         raise UserError(f"runs {trial_run} and {baseline_run} cannot be paired: {error}") from None
 
 
+def difference_errors(trial: Path, baseline: Path) -> dict[str, float]:
+    """Return the standard error of the difference of two runs, by the name of a Frechet distance.
+
+    Images are paired, since both runs draw theirs from equal seeds.
+
+    Args:
+        trial, baseline: files of influences, of one evaluation.
+    """
+    with np.load(trial, allow_pickle=False) as one, np.load(baseline, allow_pickle=False) as other:
+        apart = {name: one[name] - other[name] for name in one.files if name in other.files}
+    return {name: float(x_N.std(ddof=1) / np.sqrt(len(x_N))) for name, x_N in apart.items()}
+
+
 def losses_paths(run: RunFolder, step: int | None = None) -> dict[str, Path]:
     """Evaluation signature -> file of its losses, of every held-out evaluation of a run's end.
 

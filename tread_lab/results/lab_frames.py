@@ -161,7 +161,8 @@ def gaps_frame(trials: pd.DataFrame) -> pd.DataFrame:
     """
     ends = {"mean": "", "low": LOW, "high": HIGH, "n": COUNT, "kept": KEPT}
     parts = []
-    for gap in (str(column) for column in trials.columns if f"{column}{LOW}" in trials.columns):
+    gaps = (str(column) for column in trials.columns if str(column).startswith("gap/"))
+    for gap in (gap for gap in gaps if gap + LOW in trials.columns):
         own = trials[(trials["role"] == "trial") & trials[gap].notna()]
         values = {name: own[gap + end] for name, end in ends.items()}
         parts.append(own.assign(gap=gap, **values)[[*GAP_COLUMNS]])

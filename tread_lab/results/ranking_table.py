@@ -22,6 +22,7 @@ from tread_lab.results.texts import intervals_over, result_texts
 
 ENDS = (LOW, HIGH, COUNT, UNIT)  # of an interval, beside its number
 OF_DENSE, HOURS_OF_DENSE = "cost/of_dense", "cost/hours_of_dense"
+SAMPLES = ", ± of samples"  # in the head of a column: of one seed, over its sampled images
 RATIOS = {"flops": "FLOPs / dense", "hours": "device-hours / dense"}
 
 
@@ -82,8 +83,10 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
                 texts[head] += np.where(table["disturbed"], " (disturbed)", "")
         elif ":" not in column and column not in ("state", "reason", "disturbed"):
             name = "gap" if column == GAP_HELDOUT else column
+            one_seed = metric != column and "samples" in {*table[column + UNIT]}
+            name += SAMPLES * one_seed
             texts[name] = result_texts(table, column)
-            over[name] = intervals_over(table, column)
+            over[name] = [""] * len(table) if one_seed else intervals_over(table, column)
     overs = [_over(dict(zip(over, row))) for row in zip(*over.values())]
     if "gap" in texts or any(overs):
         last = "gap" if "gap" in texts else metric

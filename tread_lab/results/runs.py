@@ -18,6 +18,7 @@ from tread_lab.config.labels import MetricNames, cell_label
 from tread_lab.config.lengths import QUESTIONS
 from tread_lab.config.run import steps_alike
 from tread_lab.records.caveats import left_cells, mixed_runs
+from tread_lab.records.early_stopping import stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
@@ -27,22 +28,24 @@ from tread_lab.records.metric_names import (
     TRAIN_SECONDS,
     parameters,
 )
-from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.run_state import RunState
+from tread_lab.records.run_folder import INFLUENCES, RunFolder
+from tread_lab.records.run_state import RunState, state_in_sweep, stop_reason
 from tread_lab.records.stored_plan import StoredPlan
-from tread_lab.records.sweep_folder import Judgement, SweepFolder, state_in_sweep
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.results.cells import (
     COUNT,
     HIGH,
     KEPT,
     LOW,
     NO_RESULT,
+    PAIRED,
     disturbed,
     is_metric,
     metric_columns,
     plain,
 )
-from tread_lab.results.gaps import recorded_gaps
+from tread_lab.results.gaps import difference_errors, recorded_gaps
+from tread_lab.results.intervals import half_width
 
 FIRST = ("run", "role", "seed", "state", "reason", "mixed", "disturbed", "baseline", "cell")
 WHOLE = ("start", "end", "steps_done")
@@ -60,6 +63,7 @@ class Record:
         devices: how many trained the run together.
         evaluations: by step, `END` first; those of the plan first.
         losses: files of held-out losses by step and signature, likewise.
+        influences: files of influences of images on Frechet distances, likewise.
     """
 
     state: RunState
@@ -69,16 +73,17 @@ class Record:
     costs: dict[str, float] = field(default_factory=dict)
     evaluations: dict[int, dict[str, dict[str, Any]]] = field(default_factory=lambda: {END: {}})
     losses: dict[int, dict[str, Path]] = field(default_factory=lambda: {END: {}})
+    influences: dict[int, dict[str, Path]] = field(default_factory=lambda: {END: {}})
 
     @staticmethod
-    def read(run: RunFolder, planned: list[str], stopped: Mapping[str, Judgement]) -> Record:
+    def read(run: RunFolder, planned: list[str], stopped: Mapping[str, int]) -> Record:
         """Return the record of a run as a sweep sees it that has `stopped` some runs early."""
         result = run.result() if run.path.is_dir() else None
         if result is None:
             state = run.state() if run.path.is_dir() else RunState.PENDING
             if state_in_sweep(state, run.name, stopped) is not state:
-                judged = stopped[run.name]
-                return Record(RunState.STOPPED, judged.reason, judged.step)
+                step = stopped[run.name]
+                return Record(RunState.STOPPED, stop_reason(step), step)
             return Record(state)
         state, reason, steps = result["state"], result.get("reason", ""), result.get("step")
         if state is not RunState.COMPLETED:
@@ -95,6 +100,8 @@ class Record:
             is_loss = tree["spec"].get("kind") == "heldout_loss"
             if is_loss:
                 record.losses.setdefault(step, {})[name] = folder / "losses.npz"
+            if "standard_errors" in tree:
+                record.influences.setdefault(step, {})[name] = folder / INFLUENCES
             if "problem" in tree and (name in place or is_loss):  # all sweeps compare losses
                 problems.append(tree["problem"])
         return Record(**{**vars(record), "reason": problems[0]}) if problems else record
@@ -107,6 +114,9 @@ def _evaluations(run: RunFolder) -> Iterator[tuple[int, str, dict[str, Any], Pat
             step = int(tree["spec"].get("step") or END)
             own = place.path.name if step == END else end_signature(tree["spec"])
             yield step, own, tree, place.path
+
+
+NOTHING = Record(RunState.PENDING)  # what is known of a baseline that a run does not have
 
 
 class SweepReader:
@@ -126,7 +136,7 @@ class SweepReader:
         self.plan, self._left = plan.with_baseline_cells, left_cells(lab, plan)
         self.names = MetricNames(plan.evaluation_defaults)
         self._trials = {trial.run: trial for trial in self.plan.trials}
-        self._planned, stopped = plan.planned, lab.sweep(plan.name).stopped()
+        self._planned, stopped = plan.planned, stopped_early(lab, plan)
         self._records = {
             run: Record.read(lab.run(run), self._planned, stopped) for run in self._trials
         }
@@ -185,12 +195,12 @@ class SweepReader:
         return zip(self.plan.trials, self.rows)
 
     def _row(self, trial: Trial[Tree]) -> dict[str, Any]:
-        record, baseline = self._records[trial.run], self._records.get(trial.baseline or "")
-        dense = baseline.losses[END] if baseline else {}
-        values, problem = self._measured(record, END, dense)
+        record = self._records[trial.run]
+        dense = self._records.get(trial.baseline or "", NOTHING)
+        values, problem = self._measured(record, END, dense, END)
         uncompared = ""
-        if baseline and record.state is RunState.COMPLETED:
-            uncompared = NO_RESULT.get(baseline.state, "")
+        if record.state is RunState.COMPLETED:
+            uncompared = NO_RESULT.get(dense.state, "")
         return {
             **self._settings(trial),
             "state": record.state,
@@ -206,15 +216,14 @@ class SweepReader:
         The names are those of the end. A gap is that to the baseline at the same step, which may be
         its end; there is none where runs differ in length and an earlier step is no shorter run.
         """
-        record, dense = self._records[trial.run], dict[int, dict[str, Path]]()
-        if trial.baseline is not None:
-            baseline, theirs = self._trials[trial.baseline], self._records[trial.baseline]
-            if baseline.steps == trial.steps:
-                dense = theirs.losses
-            elif not any(map(self.plan.follows_length, (trial, baseline))):
-                dense = {**theirs.losses, baseline.steps: theirs.losses[END]}
+        record, baseline = self._records[trial.run], self._trials.get(trial.baseline or "")
+        ends, alike = dict[int, int](), baseline is not None and baseline.steps == trial.steps
+        if baseline and not alike:
+            alike = not any(map(self.plan.follows_length, (trial, baseline)))
+            ends = {baseline.steps: END}
+        dense = self._records[baseline.run] if baseline and alike else NOTHING
         steps = (step for step in record.evaluations if step != END)
-        return {step: self._measured(record, step, dense.get(step, {}))[0] for step in steps}
+        return {at: self._measured(record, at, dense, ends.get(at, at))[0] for at in steps}
 
     def rows_by_step(
         self, trial: Trial[Tree], whole: Mapping[str, Any]
@@ -289,19 +298,33 @@ class SweepReader:
         }
 
     def _measured(
-        self, record: Record, step: int, baseline: dict[str, Path]
+        self, record: Record, step: int, dense: Record, at: int
     ) -> tuple[dict[str, float], str]:
-        """Return the metrics of a step and its gaps to a baseline, or why these are unreadable."""
+        """Return the metrics of a step and its gaps to a step of the baseline, or why these are
+        unreadable."""
         values: dict[str, float] = {}
         for signature, tree in record.evaluations[step].items():
             costs = {name: x for name, x in tree.items() if name.startswith("cost/")}
+            errors, apart = tree.get("standard_errors", {}), dict[str, float]()
+            theirs = dense.influences.get(at, {}).get(signature)
+            if errors and theirs:
+                apart = difference_errors(record.influences[step][signature], theirs)
             for metric, value in {**tree["metrics"], **costs}.items():
                 column = self.names.name(metric, signature, tree["spec"])
-                values.setdefault(column, value)  # of equal images, the planned ones come first
+                if column not in values:  # of equal images, the planned ones come first
+                    values[column] = value
+                    if metric in errors:
+                        n = int(tree["spec"]["count"])
+                        half = float(half_width(errors[metric] * n**0.5, n))
+                        values |= {column + LOW: value - half, column + HIGH: value + half}
+                        values[column + COUNT] = n
+                        if metric in apart:
+                            values[column + PAIRED] = float(half_width(apart[metric] * n**0.5, n))
                 planned = signature in self._planned
                 self._columns[column] = self._columns.get(column, False) or planned
         try:
-            gaps = recorded_gaps(record.losses.get(step, {}), baseline, self._planned)
+            paths = record.losses.get(step, {}), dense.losses.get(at, {})
+            gaps = recorded_gaps(*paths, self._planned)
         except UserError as error:
             return values, str(error)
         for name, gap in gaps.items():
@@ -326,6 +349,8 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     with), cell (its label), the axis values, those of `train` in `RECIPE`, the parameters of
     `metric_names.parameters`, steps_done, metrics of the evaluations, gaps (`gap/heldout`, with
     `:low` and `:high`, `:n` images and `:kept`, the share of variance that pairing left) and costs.
+    Frechet distances of enough images have `:low`, `:high` and `:n` over sampled images of the same
+    network, and `:paired`, half the width of the interval of their difference to the baseline.
     Metric columns are those with `/` or `@` in their name. **Only completed runs have numbers**:
     any other trial is a row with its state and NaN. Gaps of losses that another sweep has measured
     are there only if every completed run has such losses.

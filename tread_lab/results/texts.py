@@ -25,14 +25,16 @@ def result_texts(cells: pd.DataFrame, metric: str) -> list[str]:
 
 
 def intervals_over(cells: pd.DataFrame, metric: str) -> list[str]:
-    """Return what the intervals in `result_texts` are over: `3 seeds`, `32 images of 1 seed`.
+    """Return what the intervals in `result_texts` are over: `3 seeds`, `32 images of 1 seed`
+    (held out), `500 samples of 1 seed`.
 
     A text is empty where there is no interval, or where a unit stands in its place.
     """
     if metric_kind(metric).unit:
         return [""] * len(cells)
     units = cells[metric + UNIT].where(cells["state"] == RunState.COMPLETED, "")
-    told = {"seeds": "{:.0f} seeds", "images": "{:.0f} images of 1 seed", "": ""}
+    told = {unit: "{:.0f} " + unit + " of 1 seed" for unit in ("images", "samples")}
+    told |= {"seeds": "{:.0f} seeds", "": ""}
     return [told.get(unit, "").format(n) for n, unit in zip(cells[metric + COUNT], units)]
 
 

@@ -67,10 +67,19 @@ class Batch:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         routes = tuple(route.each(change) for route in self.routing or ())
-        drawn = map(change, (self.x_BCHW, self.y_B, self.noise_BCHW, self.u_B))
-        added = (self.target_BNE, self.negative_BCHW)
-        given = (None if tensor is None else change(tensor) for tensor in added)
-        return Batch(*drawn, routes or None, *given)
+        target, negative = (
+            None if tensor is None else change(tensor)
+            for tensor in (self.target_BNE, self.negative_BCHW)
+        )
+        return Batch(
+            x_BCHW=change(self.x_BCHW),
+            y_B=change(self.y_B),
+            noise_BCHW=change(self.noise_BCHW),
+            u_B=change(self.u_B),
+            routing=routes or None,
+            target_BNE=target,
+            negative_BCHW=negative,
+        )
 
 
 class Batches:

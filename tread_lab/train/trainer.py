@@ -61,6 +61,8 @@ def train(
     folder: RunFolder,
     device: torch.device,
     ranks: Ranks | None = None,
+    *,
+    until: int | None = None,
 ) -> Iterator[Progress]:
     """Train from the newest checkpoint to the end, yielding after every optimizer step.
 
@@ -70,31 +72,33 @@ def train(
 
     Args:
         ranks: the processes that train it together; this one, rank 0, decides.
+        until: a step to end at before, with a checkpoint.
 
     Raises:
         Diverged: a loss is not finite; names the first such step, after which nothing is saved.
         UserError: the data have another deviation than expected.
     """
     if ranks is not None and ranks.leads:
-        ranks.told(partial(_follow, spec, folder.path))
+        ranks.told(partial(_follow, spec, folder.path, until))
+    last = spec.train.steps if until is None else until
     with Trainer(spec, folder, device, ranks) as run:
         if run.ranks.leads:
             check_deviation(spec, run.batches.samples)
         rate, saved = learning_rates(spec.train), run.resume()
         if not spec.train.steps:
             saved = run.save()
-        if run.step == spec.train.steps:  # ended after the last checkpoint, before the result
+        if run.step >= last:  # ended after the last checkpoint, before the result
             yield _progress(run)
             return
         try:
             for _ in run.prepare():
                 yield _progress(run)
-            for batch in run.batches.stream(run.step, spec.train.steps):
+            for batch in run.batches.stream(run.step, last):
                 if not run.ranks.go_on(run.step):
                     return
                 run.train_step(batch, lr=rate(run.step))
                 logs = run.due(spec.execution.log_every)
-                saves = run.due(spec.execution.checkpoint_every, also=run.keep_steps)
+                saves = run.due(spec.execution.checkpoint_every, also={*run.keep_steps, last})
                 if (logs or saves) and (wrong := run.not_finite(weights=saves)) is not None:
                     raise Diverged(wrong)
                 if logs:
@@ -103,7 +107,7 @@ def train(
                     saved = run.save()
                 yield _progress(run)
         except (Diverged, GeneratorExit) as end:
-            if run.step < spec.train.steps:
+            if run.step < last:
                 run.ranks.stop()
             stopped = isinstance(end, GeneratorExit) and run.step > saved
             if stopped and run.not_finite(weights=True) is None:
@@ -111,9 +115,11 @@ def train(
             raise
 
 
-def _follow(spec: RunSpec, path: Path, device: torch.device, ranks: Ranks) -> None:
+def _follow(
+    spec: RunSpec, path: Path, until: int | None, device: torch.device, ranks: Ranks
+) -> None:
     """Train beside rank 0 until it stops."""
-    for _ in train(spec, RunFolder(path), device, ranks=ranks):
+    for _ in train(spec, RunFolder(path), device, ranks, until=until):
         pass
 
 
