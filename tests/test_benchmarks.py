@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import os
-import select
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -34,16 +31,6 @@ def test_every_call_ends_within_nine_minutes_and_the_whole_task_comes_first(
     limits = {n: sum(gpu.PHASES[name].seconds for name in names) for n, names in gpu.CALLS.items()}
     assert limits.keys() == {1, 2, 3} and max(limits.values()) <= 540
     assert gpu.CALLS[1][0] == "whole"
-
-
-def test_a_phase_whose_time_is_up_leaves_no_process(gpu: ModuleType) -> None:
-    child = "import subprocess; subprocess.run(['sleep', '99'])"
-    ends, held = os.pipe()
-    with os.fdopen(held, "w") as log:
-        assert gpu._run([sys.executable, "-c", child], log, 2.0) == "out of time"
-    with os.fdopen(ends) as pipe:
-        ready, *_ = select.select([pipe], [], [], 30)
-        assert ready and pipe.read() == ""  # its end: no process holds the other one
 
 
 class Few(Fashion16):

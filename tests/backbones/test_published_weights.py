@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from tests.backbones.published_dit import (
     State,
@@ -148,23 +147,6 @@ def test_anything_else_is_refused_in_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_files_of_other_tools_are_named(state: State, tmp_path: Path) -> None:
-    path = tmp_path / "a.safetensors"
-    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
-    with pytest.raises(UserError, match="is a pointer of Git LFS; `git lfs pull` fetches"):
-        read_tensors(path)
-    save_file({"w": torch.ones(99)}, path)
-    path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(UserError, match="it is no whole file of safetensors; copy it again"):
-        read_tensors(path)
-    (tmp_path / "model.safetensors.index.json").write_text("{}")
-    with pytest.raises(UserError, match="is an index of several files"):
-        read_tensors(tmp_path / "model.safetensors.index.json")
-    torch.save({"state_dict": prefixed(state, "net.")}, tmp_path / "net.pt")
-    with pytest.raises(UserError, match="all its tensors are below 'net'; save them without"):
-        loaded(tmp_path / "net.pt", network_of(MODEL))
-
-
 def test_our_positions_are_the_published_ones() -> None:
     """Columns first, sines before cosines: a stored table equals the one we compute."""
     table = sincos_positions(SIDE, D)
@@ -231,22 +213,3 @@ def test_turned_weights_predict_minus_the_velocity(sit: State) -> None:
         found = ours(x, t, y)
     expected = -sit_forward(sit, 4, x, 1 - t, y)
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_network_without_second_half_turns_alike(sit: State) -> None:
-    """A LightningDiT has none."""
-    half = dict(sit)
-    for part in ("weight", "bias"):
-        rows = sit[f"final_layer.linear.{part}"]
-        half[f"final_layer.linear.{part}"] = torch.cat(
-            [rows[2 * C * k : 2 * C * k + C] for k in range(PATCH**2)]
-        )
-    found, expected = from_sit(half), from_sit(sit)
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-
-
-def test_what_is_no_sit_is_refused(sit: State) -> None:
-    with pytest.raises(UserError, match=r"final_layer.linear.bias has 5 rows, and a SiT's has 32"):
-        from_sit({**sit, "final_layer.linear.bias": torch.zeros(5)})
-    with pytest.raises(UserError, match=r"t_embedder\.mlp\.0\.weight is missing"):
-        from_sit({n: x for n, x in sit.items() if not n.startswith("t_embedder")})

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -14,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.faults.drivers import Zygote
 from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
 from tread_lab.config.errors import UserError
@@ -119,19 +118,12 @@ def test_a_taken_port_is_one_line(lab: Lab) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 130)])
-def test_a_signal_ends_it_quietly(lab: Lab, number: signal.Signals, code: int) -> None:
-    program = "from tread_lab.cli.main import run; run()"
-    command = [sys.executable, "-c", program, "dashboard", "--port", "0", "--root", str(lab.root)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible)
-    assert process.stderr is not None
-    head = process.stderr.readline()
-    assert "this machine only" in head
-    assert ask(urlsplit(head.split()[3]).netloc, "/")[0].status == 200
-    process.send_signal(number)
-    _, rest = process.communicate(timeout=60)
-    assert process.returncode == code and "Traceback" not in rest
-
-
-def interruptible() -> None:
-    """Let SIGINT have its effect: it is ignored in what a shell runs in the background."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def test_a_signal_ends_it_quietly(
+    lab: Lab, number: signal.Signals, code: int, zygote: Zygote, tmp_path: Path
+) -> None:
+    command = ("dashboard", "--port", "0", "--root", str(lab.root))
+    with zygote.start(tmp_path, *command, out=tmp_path / "said") as server:
+        server.until(lambda: "this machine only" in server.said())
+        assert ask(urlsplit(server.said().split()[3]).netloc, "/")[0].status == 200
+        server.signal(number)
+        assert server.wait() == code and "Traceback" not in server.said()

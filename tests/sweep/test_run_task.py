@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import errno
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.faults.drivers import Zygote
 from tests.pretender import ended_run
 from tests.sweep.plans import carry_out, tiny
 from tests.sweep.test_task import child_of
@@ -132,24 +130,24 @@ def test_deaths_count_within_a_session(
     survived="its process ends after the time, with all stacks in a file; the next attempt"
     " continues",
 )
-def test_hung_process_ends_with_its_stacks(lab: Lab) -> None:
+def test_hung_process_ends_with_its_stacks(lab: Lab, zygote: Zygote) -> None:
     code = f"""
 import time
-from dataclasses import replace
 from pathlib import Path
-import tests.sweep.test_run_task as t
 from tests.sweep.plans import tiny
+from tread_lab.records.lab import Lab
 from tread_lab.sweep import run_task
+from tread_lab.sweep.task import Task
+from torch import device
 
 def stuck_here(*_, **__):
     time.sleep(60)
     yield
 run_task.train = stuck_here
-lab, worker = t.Lab(Path({str(lab.root)!r})), t.WorkerInfo(hang_timeout=2)
-list(run_task.run_task(lab, t.Task(tiny(steps=6)), t.CPU, worker))
+lab, worker = Lab(Path({str(lab.root)!r})), run_task.WorkerInfo(hang_timeout=1)
+list(run_task.run_task(lab, Task(tiny(steps=6)), device("cpu"), worker))
 """
-    root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, check=False)
+    done = zygote.python(code)
     folder = lab.run_of(tiny(steps=6))
     assert done.returncode == 1 and "stuck_here" in folder.stacks_path.read_text()
     assert carry_out(lab, Task(tiny(steps=6)))[-1].phase == "completed"

@@ -87,24 +87,6 @@ def test_resumed_runs_keep_their_ids(sweeps: Sweeps, store: Store) -> None:
     assert len(steps) == len(set(steps)) == len(run.entries())
 
 
-def test_people_keep_their_notes_and_tags(sweeps: Sweeps, store: Store) -> None:
-    from mlflow import MlflowClient
-
-    specs = sweeps.plan()
-    sweeps.finish(specs[0])
-    sweeps.sync()
-    client = MlflowClient(f"sqlite:///{store.path}")
-    experiment = client.get_experiment_by_name("placement")
-    assert "Where?" in experiment.tags["mlflow.note.content"]
-    client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", "seen")
-    client.set_tag(store.run_id("dense seed 0"), "mine", "yes")
-    sweeps.complete()
-    sweeps.sync()
-    found = client.get_experiment_by_name("placement")
-    assert found.tags["mlflow.note.content"] == "seen"
-    assert store.tags("dense seed 0")["mine"] == "yes"
-
-
 def test_sweeps_and_labs_share_a_store(
     lab: Lab, sweeps: Sweeps, store: Store, tmp_path: Path
 ) -> None:
@@ -117,17 +99,6 @@ def test_sweeps_and_labs_share_a_store(
     other.complete("one", routes=[(0, 2)])
     assert MlflowTracker(other.lab, lab.mlflow_uri).sync("one") == {"created": 2}
     assert (sweeps.sync("one"), sweeps.sync("two")) == ({"unchanged": 2}, {"unchanged": 3})
-
-
-def test_deleted_runs_return_and_unplanned_ones_go(sweeps: Sweeps, store: Store) -> None:
-    sweeps.complete()
-    sweeps.sync()
-    query = "UPDATE runs SET lifecycle_stage = 'deleted' WHERE run_uuid = ?"
-    store.rows(query, store.run_id(ROUTED))
-    assert sweeps.sync() == {"created": 1, "unchanged": 2}
-    store.rows("UPDATE experiments SET lifecycle_stage = 'deleted' WHERE name = 'placement'")
-    sweeps.plan(routes=[(0, 2)])
-    assert sweeps.sync()["removed"] == 1 and len(store.runs()) == 2
 
 
 @pytest.mark.parametrize(
@@ -161,20 +132,6 @@ def test_interrupted_sync_is_completed_by_the_next(
     sweeps.sync()
     assert store.everything() == completed
     assert set(store.statuses().values()) == {"FINISHED"} and len(store.runs()) == 3
-
-
-def test_long_logs_are_sent_whole_and_once(
-    sweeps: Sweeps, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, spec, _ = sweeps.plan()
-    with sweeps.log(spec, 5, 20).log() as log:
-        for step in range(21, 2521):
-            log(step, **{"train/loss": float("inf") if step == 30 else 1.0})
-    monkeypatch.setattr("tread_lab.tracking.mlflow_tracker.PAGE", 900)
-    for _ in range(2):
-        sweeps.sync()
-        assert store.rows("SELECT count(*), max(step) FROM metrics") == [(2508, 2520)]
-    assert store.rows("SELECT step FROM metrics WHERE is_nan") == [(30,)]
 
 
 def test_view_compares_cells_that_ran(lab: Lab, sweeps: Sweeps, store: Store) -> None:

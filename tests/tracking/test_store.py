@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from tread_lab.tracking.store import (
     check_store,
     one_writer,
     shown,
-    sqlite_path,
     ui,
 )
 
@@ -34,12 +32,6 @@ def test_passwords_are_not_shown() -> None:
     assert shown("postgresql://me:se@cr/et@host/x y") == "postgresql://me:***@host/x y"
     assert shown("mysql://host/x?sslpassword=secret&a=1") == "mysql://host/x?sslpassword=***&a=1"
     assert shown("sqlite:////tmp/a.db") == "sqlite:////tmp/a.db"
-
-
-def test_paths_of_sqlite_files() -> None:
-    assert sqlite_path("sqlite:////a/b.db?timeout=3") == Path("/a/b.db")
-    assert sqlite_path("sqlite:///b.db") == Path.cwd() / "b.db"
-    assert sqlite_path("http://a") is None
 
 
 def test_second_writer_waits(lab: Lab) -> None:
@@ -62,16 +54,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def test_taken_ports_are_refused(lab: Lab) -> None:
-    lab.root.mkdir()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        for port in (taken.getsockname()[1], 70_000):
-            with pytest.raises(UserError, match="choose a --port"):
-                ui(lab, port=port)
 
 
 @pytest.fixture

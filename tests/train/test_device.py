@@ -118,8 +118,6 @@ LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True}
     [
         (False, {}, []),
         (False, {}, ["1->1"]),
-        (True, {}, ["1->1"]),
-        (True, LIGHTNING, []),
         (True, {**LIGHTNING, "qk_norm": True}, []),
         (True, {"relative_bias": True}, []),
     ],

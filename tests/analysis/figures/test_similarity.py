@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from tests.synthetic import Synthetic, similarity_matrix, write_sweep
-from tread_lab.analysis.figures.points import SweepRecords
 from tread_lab.analysis.figures.similarity import (
-    pair,
     similarities,
     window_means,
 )
@@ -37,13 +35,3 @@ def test_window_means_of_known_blocks() -> None:
     np.fill_diagonal(matrix, 1.0)
     assert window_means(matrix, (2, 3)) == pytest.approx((0.9, 0.2))
     assert np.isnan(window_means(similarity_matrix((5, 11)), (5, 11))[1])  # nothing to cross
-
-
-def test_similarity_shows_the_best_cell(tmp_path: Path) -> None:
-    shape = Synthetic(routes=((0, 4), (2, 8)), seeds=(0, 1), history=False)
-    lab = write_sweep(tmp_path, shape)
-    frame = trials_frame(lab, "placement")
-    lucky = (frame["start"] == 0) & (frame["seed"] == 0)
-    frame.loc[lucky, "gap/heldout"] = -0.003  # less than any of 2->8, which has the lesser mean
-    (drawn,) = pair(SweepRecords(lab, frame, frame, frame))
-    assert "window of route 2\u21928 " in drawn.caption
