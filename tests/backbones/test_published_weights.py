@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from argparse import Namespace
 from collections.abc import Callable
@@ -23,7 +22,6 @@ from tests.backbones.published_dit import (
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.parts import (
     Attention,
-    SwiGLU,
     block_positions,
     rotate,
     sincos_positions,
@@ -182,20 +180,6 @@ def test_rotary_attention_is_that_of_lightningdit() -> None:
     x_BHND = torch.randn(2, heads, side**2, head)
     compiled_BHND = turned(x_BHND, positions_1NP[:, None])  # what a compiler is given
     torch.testing.assert_close(compiled_BHND, rotate(x_BHND, positions_1NP))
-
-
-def test_swiglu_gates_by_its_first_half() -> None:
-    """w3 (SiLU(w1 x) * w2 x), as LightningDiT stores it: SiLU(1) = 1 / (1 + 1/e)."""
-    mlp = SwiGLU(1, 1)
-    mlp.load_state_dict(
-        {
-            "w12.weight": torch.tensor([[1.0], [10.0]]),
-            "w12.bias": torch.zeros(2),
-            "w3.weight": torch.tensor([[3.0]]),
-            "w3.bias": torch.tensor([0.5]),
-        }
-    )
-    assert mlp(torch.ones(1, 1, 1)).item() == pytest.approx(30 / (1 + math.exp(-1)) + 0.5)
 
 
 @pytest.fixture

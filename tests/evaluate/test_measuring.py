@@ -96,14 +96,6 @@ def test_nan_weights_give_no_numbers(
         assert run.evaluation(asked).done
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run with the weights of its second step, in which every block acts."""
-    model = {"depth": 4, "width": 16, "heads": 2, "patch": 4, "init": "official_code"}
-    run = small_run(execution={"keep_steps": [2]}, model=model)
-    return lab_with_a_run(tmp_path_factory.mktemp("kept"), run).run_of(run)
-
-
 def drawn(folder: RunFolder, guidance: Any, **sampler: Any) -> tuple[np.ndarray, dict[str, Any]]:
     tree = {"steps": 2, "sigma_max": 10, "guidance": guidance, **sampler}
     spec = decode(SamplesSpec, {"count": 4, "sampler": tree})
@@ -111,11 +103,3 @@ def drawn(folder: RunFolder, guidance: Any, **sampler: Any) -> tuple[np.ndarray,
     place = folder.evaluation(spec)
     with np.load(place.path / "samples.npz") as arrays:
         return arrays["arr_0"], place.read() or {}
-
-
-def test_sampling_precision_is_signed(kept: RunFolder) -> None:
-    exact, half = drawn(kept, 1)[0], drawn(kept, 1, precision="bf16")[0]
-    assert not np.array_equal(exact, half)
-    assert np.abs(exact.astype(int) - half.astype(int)).mean() < 3
-    with pytest.raises(UserError, match="has no tf32"):
-        drawn(kept, 1, precision="tf32")

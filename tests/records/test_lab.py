@@ -13,9 +13,7 @@ from tests.frozen import not_frozen
 from tests.sweep.plans import tiny
 from tests.synthetic import small, write_sweep
 from tread_lab import records
-from tread_lab.config import HeldoutSpec, UserError, encode, signature
-from tread_lab.config.evaluation import EvaluationDefaults
-from tread_lab.config.metrics import ReferenceSpec
+from tread_lab.config import UserError, encode, signature
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.run_folder import RunFolder
@@ -56,23 +54,6 @@ def test_unique_prefix_names_a_run(lab: Lab) -> None:
         lab.known_sweep("rate")
     for named in ("rates", "rates.yaml", "sweeps/rates.yml"):
         assert lab.known_sweep(named).name == "rates"
-
-
-def test_steps_to_keep_are_added(lab: Lab) -> None:
-    run = lab.run_of(tiny())
-    for steps in ([20, 5], [5], [7]):
-        run.create(tiny(), keep_steps=steps)
-    assert run.kept_steps() == {5, 7, 20}
-
-
-def test_run_keeps_its_first_evaluation_defaults(lab: Lab) -> None:
-    run, named = lab.run("abc"), ReferenceSpec(name="coco", path="/coco.npz")
-    assert run.evaluation_defaults() == EvaluationDefaults()
-    first = EvaluationDefaults(sampler={"steps": 6, "guidance": 2}, reference=named)
-    first = first.with_probes([HeldoutSpec(images=8, step=5)])
-    for defaults in (first, EvaluationDefaults(sampler={"steps": 9})):
-        run.create(tiny(), defaults)
-        assert run.evaluation_defaults() == first
 
 
 def test_parent_by_name_becomes_its_spec(lab: Lab) -> None:

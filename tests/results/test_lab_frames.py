@@ -19,7 +19,6 @@ from tread_lab.results.lab_frames import (
     gaps_frame,
     history_frame,
     open_lab,
-    open_sweep,
 )
 from tread_lab.sweep.expand import expand
 
@@ -40,25 +39,6 @@ def test_each_measured_trial_has_a_gap(tmp_path: Path) -> None:
     assert repr(sweep).startswith("s: 8 runs of")  # one that two trials share counts once
     none_measured = gaps_frame(sweep.trials[sweep.trials["role"] == "baseline"])
     assert len(none_measured) == 0 and list(none_measured.columns) == [*GAP_COLUMNS]
-
-
-def test_environment_names_a_notebooks_sweep(
-    in_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_sweep(in_folder / "lab", small(name="s"))
-    states = dict.fromkeys([(0, 4), (2, 8), (5, 8)], RunState.FAILED)
-    write_sweep(in_folder / "lab", small(name="other", steps=7, states=states))
-    assert open_sweep("s").name == "s"
-    with pytest.raises(
-        UserError, match=r"^no sweep t in this lab yet: run `tread-lab sweep t\.yaml"
-    ):
-        open_sweep("t")
-    monkeypatch.setenv("TREAD_LAB_SWEEP", "other")
-    assert open_sweep("s").name == "other"
-    monkeypatch.delenv("TREAD_LAB_SWEEP")
-    write_sweep(in_folder / "lab", small(name="s", steps=8, states={None: "failed", **states}))
-    with pytest.raises(UserError, match=r"^no run of s is done yet: `tread-lab sweep s\.yaml` "):
-        open_sweep("s")
 
 
 def test_history_follows_the_plan(tmp_path: Path) -> None:

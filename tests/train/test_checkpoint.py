@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from tread_lab.config import TrainSpec, UserError
@@ -17,7 +16,6 @@ from tread_lab.train.checkpoint import (
     load_latest,
     load_optimizers,
     load_step,
-    load_weights,
     save,
 )
 from tread_lab.train.optimizer import optimizers
@@ -83,12 +81,3 @@ def test_optimizer_state_returns_by_parameter_name() -> None:
     for parameter in named.values():
         for slot, value in first.state[parameter].items():
             assert torch.equal(second.state[parameter][slot], value)
-
-
-def test_exported_weights_know_their_step(tmp_path: Path) -> None:
-    save_file({"w": torch.ones(2)}, tmp_path / "a.safetensors", metadata={"step": "7"})
-    found = load_weights(tmp_path / "a.safetensors")
-    assert (found.step, list(found.tensors)) == (7, ["model/w"])
-    (tmp_path / "b.safetensors").write_bytes(b"x")
-    with pytest.raises(UserError, match=r"cannot read .*b\.safetensors: .*; export the run again"):
-        load_weights(tmp_path / "b.safetensors")
