@@ -5,9 +5,9 @@
 Searches are answered from `placement_grid.json` (78 placements, 4 seeds). Each study may see two of
 the seeds; the other two are the truth. All searches have equal numbers of runs. `random`, `tpe` and
 `gp` spend them on cells of the first seed and answer the lowest gap seen; `random+map` answers the
-lowest posterior mean of the same runs; `map` begins with eight random cells, then draws a cell by
-its probability of being lowest and runs its next seed, as Thompson sampling does. Regret is the
-truth of the answered cell less that of the best one.
+lowest posterior mean of as many random cells; `map` is the product's sampler, which also asks for
+further seeds of a cell, and answers the lowest posterior mean. Regret is the truth of the answered
+cell less that of the best one.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from numpy.typing import NDArray
 from tread_lab.config.sweep import SearchSpec
 from tread_lab.results.smooth_map import smooth_map
 from tread_lab.sweep.search.space import Space
-from tread_lab.sweep.search.suggest import Observation, propose
+from tread_lab.sweep.search.suggest import Observation, propose, propose_by_map
 
 GOAL = "gap/heldout"
-RANDOM = 8  # runs before the map chooses
 Array = NDArray[np.float64]
 
 
-def by_map(places_K3: Array, gaps_SK: Array, runs: int, chosen: int, seed: int) -> int:
-    """Return the cell that the map answers after so many runs.
+def by_map(places_K3: Array, gaps_SK: Array, runs: int, startup: int, seed: int) -> int:
+    """Return the cell that the map answers after so many runs of the product's sampler.
 
     Args:
         gaps_SK: of the seeds that may be seen.
-        chosen: from which run on the map chooses, not chance.
+        startup: runs of chance before the map chooses.
     """
-    rng, seen_SK = np.random.default_rng(seed), np.full(gaps_SK.shape, np.nan)
-    order = rng.permutation(len(places_K3))
-    for run in range(runs):
-        cell, row = int(order[run]), 0
-        if run >= chosen:
-            chance_K = smooth_map(places_K3, seen_SK, depth=12)["best_of_all"].to_numpy()
-            chance_K = np.where(np.isfinite(seen_SK).all(axis=0), 0.0, chance_K + 1e-9)
-            cell = int(rng.choice(len(chance_K), p=chance_K / chance_K.sum()))
-            row = int(np.isfinite(seen_SK[0, cell]))
-        seen_SK[row, cell] = gaps_SK[row, cell]
+    spec = SearchSpec(sampler="map", seed=seed, startup=startup, objectives=(GOAL,))
+    known: list[Observation] = []
+    for _ in range(runs):
+        told = max(len(known) - spec.parallel + 1, 0)
+        seen = [o if n < told else Observation(o.cell, turn=o.turn) for n, o in enumerate(known)]
+        cell = propose_by_map(spec, places_K3, seen, depth=12, seeds=len(gaps_SK))
+        turn = sum(o.cell == cell for o in known)
+        known.append(Observation(cell, "measured", (float(gaps_SK[turn, cell]),), turn))
+    seen_SK = np.full(gaps_SK.shape, np.nan)
+    for o in known:
+        seen_SK[o.turn, o.cell] = gaps_SK[o.turn, o.cell]
     mean_K = smooth_map(places_K3, seen_SK, depth=12)["mean"].to_numpy()
     return int(np.where(np.isfinite(seen_SK).any(axis=0), mean_K, np.inf).argmin())
 
@@ -71,8 +71,8 @@ def regret(search: str, study: int, runs: int) -> float:
     own = list(pairs[study % len(pairs)])
     truth_K = np.delete(gaps_SK, own, axis=0).mean(axis=0)
     if search in ("map", "random+map"):
-        chosen = RANDOM if search == "map" else runs
-        cell = by_map(places_K3, gaps_SK[own], runs, chosen, study)
+        startup = SearchSpec().startup if search == "map" else runs
+        cell = by_map(places_K3, gaps_SK[own], runs, startup, study)
     else:
         space = Space(json.loads(TABLE.read_text())["cells"])
         cell = by_sampler(search, gaps_SK[own[0]], space, runs, study)

@@ -49,3 +49,13 @@ def test_equal_seeds_give_an_equal_extractor_and_leave_the_global_generator_alon
     ]
     same = [all(map(torch.equal, weights[0], other)) for other in weights]
     assert same == [True, True, False] and torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_early_stopping_leaves_complete_cells(seeds: int) -> None:
+    """Of cells that all equal dense few seem better, since every started cell counts."""
+    halving, grid = (importlib.import_module(name) for name in ("early_stopping", "error_rates"))
+    _, gaps_SK, published = grid.recorded()
+    found = halving.measured((0.9, 0.95), seeds, 200, gaps_SK[:, published])
+    assert found["complete"] == 1.0 and found["saved"] > 0.6
+    assert found["headline"] <= 0.05 and found["best kept"] > 0.3

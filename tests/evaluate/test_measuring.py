@@ -14,7 +14,8 @@ from torch import Tensor
 
 from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
 from tread_lab.config import SamplesSpec, UserError, decode
-from tread_lab.config.evaluation import decode_evaluations
+from tread_lab.config.evaluation import EvaluationDefaults, decode_evaluations
+from tread_lab.config.labels import MetricNames
 from tread_lab.data.embedded import Fashion16
 from tread_lab.evaluate.extraction import Extractor
 from tread_lab.records.lab import Lab
@@ -103,3 +104,21 @@ def drawn(folder: RunFolder, guidance: Any, **sampler: Any) -> tuple[np.ndarray,
     place = folder.evaluation(spec)
     with np.load(place.path / "samples.npz") as arrays:
         return arrays["arr_0"], place.read() or {}
+
+
+def test_sets_are_evaluations_of_disjoint_seeds(kept: RunFolder, tmp_path: Path) -> None:
+    """Batches of 64 images straddle sets of 100; the number is the mean of the three."""
+
+    def of(name: str, seed: int) -> tuple[dict[str, float], dict[str, Any]]:
+        sampler = {"steps": 2, "sigma_max": 10, "seed": seed}
+        (spec,) = decode_evaluations([{name: {"sampler": sampler}}])
+        return evaluate(kept, spec, CPU, cache=tmp_path), kept.evaluation(spec).read() or {}
+
+    name = "fd[fashion16-v1]@100"
+    each = [of("fd@100", seed)[0][name] for seed in (7, 107, 207)]
+    assert len(set(each)) == 3
+    metrics, record = of("fd@100 x3", 7)
+    assert record["sets"] == {name: pytest.approx(each, rel=1e-5)}
+    assert metrics[name] == pytest.approx(sum(each) / 3)
+    names = MetricNames(EvaluationDefaults(sampler={"steps": 2, "sigma_max": 10, "seed": 7}))
+    assert names.name(name, "signature", record["spec"]) == f"{name} x3"

@@ -31,6 +31,7 @@ from tread_lab.results.gaps import (
     recorded_gaps,
     run_gaps,
 )
+from tread_lab.results.intervals import t_interval
 from tread_lab.results.ranking_table import formatted, ranking
 
 BASELINE, TRIAL = signature(tiny_spec(None)), signature(tiny_spec((2, 8)))
@@ -178,3 +179,21 @@ def test_one_seeds_distance_has_sampled_interval(tmp_path: Path) -> None:
         assert (cell[metric + ":n"], cell[metric + ":unit"]) == (1000, "samples")
     heads = formatted(ranking(frame, "gap/heldout", beside=[FD]), "gap/heldout")
     assert "±" in heads[f"{FD}, ± of samples"].iloc[0]
+
+
+def test_sets_of_images_give_an_interval(tmp_path: Path) -> None:
+    """Over three sets of equal seeds; a difference is paired by set."""
+    lab = write_sweep(tmp_path, small())
+    sets = {BASELINE: np.array([8.0, 9.0, 7.0]), TRIAL: np.array([8.1, 9.3, 7.2])}
+    for name, values in sets.items():
+        for folder in lab.run(name).evaluations():
+            tree = folder.read() or {}
+            if tree["spec"]["kind"] == "samples":
+                metric = next(iter(tree["metrics"]))
+                own = {"metrics": {metric: values.mean()}, "sets": {metric: [*values]}}
+                write_json(folder.path / "metrics.json", {**tree, **own})
+    cell = cells_frame(with_delta(trials_frame(lab, "placement"), FD)).set_index("route")
+    apart = {FD: sets[TRIAL], f"delta/{FD}": sets[TRIAL] - sets[BASELINE]}
+    for metric, values in apart.items():
+        found = cell.loc["2->8", [metric, metric + ":low", metric + ":high"]]
+        assert found.tolist() == pytest.approx(t_interval(values))

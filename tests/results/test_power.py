@@ -25,13 +25,14 @@ def test_smallest_gap_is_shown_by_four_in_five(n: int) -> None:
 
 
 def test_deviations_are_observed_or_stated(tmp_path: Path) -> None:
+    """What is stated was observed of the embedded network and says nothing of others."""
     assert [*deviations(Lab(tmp_path), "DiT-12x32/2")] == [*STATED]
     shift = {0: -0.001, 1: 0.0, 2: 0.001}
     lab = write_sweep(tmp_path, small(seeds=(0, 1, 2), seed_shift=shift))
     (found,) = deviations(lab, "DiT-12x32/2")
     assert found.value == pytest.approx(deviation_of(trials_frame(lab, "placement")))
     assert found.value == pytest.approx(0.001, rel=0.2)
-    assert [*deviations(lab, "DiT-S/2")] == [*STATED]
+    assert not [*deviations(lab, "DiT-S/2")]
 
 
 def test_stated_deviation_is_that_of_the_recorded_grid() -> None:

@@ -41,7 +41,6 @@ def show_power(out: Console, lab: Lab, models: Collection[str]) -> None:
     """Print the smallest gap in held-out loss that 2 to 10 seeds show with 80% power."""
     from tread_lab.results.power import SEEDS, deviations, smallest_gap  # pandas
 
-    out.print("smallest gap in held-out loss that seeds show with 80% power, two-sided at 5%:")
     rows = {
         found.of: [
             found.of,
@@ -51,6 +50,10 @@ def show_power(out: Console, lab: Lab, models: Collection[str]) -> None:
         for model in sorted(models)
         for found in deviations(lab, model)
     }
+    if not rows:
+        out.print("power: unknown without an earlier sweep of this network over two or more seeds")
+        return
+    out.print("smallest gap in held-out loss that seeds show with 80% power, two-sided at 5%:")
     out.print(table(["observed in", "deviation", *(f"{n} seeds" for n in SEEDS)], rows.values()))
 
 
@@ -172,11 +175,11 @@ def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
 def _search(plan: Plan, spec: SearchSpec, lab: Lab) -> str:
     """Return how large the space is, how much of it is tried, and what that costs at most."""
     suggested = len(lab.sweep(plan.name).suggestions())
-    trials = min(spec.trials, len(plan.space))
+    trials, noun = min(spec.trials, plan.most), "runs" if plan.places else "cells"
     seeds = sum(t.role == "trial" for t in plan.trials_of(plan.space[0]))
     flops = sum(cost(task.spec).train_flops for task in pending_tasks(plan, lab))
     return (
-        f"search by {spec.sampler}: {trials} of {len(plan.space)} cells, {suggested} suggested,"
+        f"search by {spec.sampler}: {trials} of {plan.most} {noun}, {suggested} suggested,"
         f" {counted(seeds, 'run')} each, {spec.parallel} at once, for"
         f" {' and '.join(spec.objectives)}; about {flops:.2e} training FLOPs, with cells from all"
         " over the space for those to come"

@@ -51,7 +51,7 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
             texts = texts.drop(columns="interval over", errors="ignore")
         _show_cells(texts.assign(state=numbers["state"], reason=numbers["reason"]))
         print(ranking_caption(key, frame.attrs.get("comparison", "")))
-        for line in _meanings(frame, overs, samples=any(SAMPLES in head for head in texts)):
+        for line in _meanings(frame, overs, samples=any(SAMPLES in str(head) for head in texts)):
             print(line)
     for line in without_baseline(frame):
         print(line)

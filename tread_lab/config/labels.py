@@ -252,8 +252,10 @@ class MetricNames:
 
 
 def _setting(field: str, value: Any) -> str:
-    """Return ` key=value`; the method of guidance needs no key."""
+    """Return ` key=value`; the method of guidance needs no key, and sets are ` x3`."""
     name = field.rpartition(".")[2]
+    if name == "sets":
+        return f" x{value}"
     if name == "method":
         return f" {value}" if value else ""
     return f" {name}={'none' if value is None else value_text(value)}"

@@ -176,10 +176,13 @@ class EmaSpec:
     Attributes:
         decay: decay per step, from step 0 on.
         halflife: half-life as a fraction of all steps; replaces `decay` where given.
+        snapshots: evenly spaced steps at which EDM2's two averages are stored, from which an
+            evaluation's `ema` is reconstructed; try 32.
     """
 
     decay: Rate = 0.9999
     halflife: Positive | None = None
+    snapshots: Natural = 0
 
     def __post_init__(self) -> None:
         if self.halflife is not None and self.decay != EmaSpec.decay:
@@ -197,6 +200,11 @@ class EmaSpec:
         if self.halflife is None or not steps:
             return self.decay
         return float(0.5 ** (1 / (self.halflife * steps)))
+
+    def snapshot_steps(self, steps: int) -> list[int]:
+        """The steps of a run of `steps` steps at which its averages are stored; its last is one."""
+        shares = (number * steps / self.snapshots for number in range(1, self.snapshots + 1))
+        return sorted({round(share) for share in shares} - {0})
 
     def initial(self, steps: int) -> float:
         """The share of the initial weights in the average after `steps` steps."""

@@ -73,7 +73,7 @@ class SearchSpec:
             n - parallel alone, so the choice does not depend on how long each takes.
     """
 
-    sampler: Literal["tpe", "gp", "random"] = "tpe"
+    sampler: Literal["tpe", "gp", "random", "map"] = "tpe"
     trials: Count = 20
     objectives: tuple[str, ...] = ()
     seed: Natural = 0

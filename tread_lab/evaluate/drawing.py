@@ -48,7 +48,7 @@ class Drawing:
         self.folder, self.spec, self.device = folder, spec, device
         run, branches, at = folder.spec(), spec.sampler.guidance.branches, whole(spec.step)
         self.networks = {
-            step: trained(folder, device, step=at if step is None else step)
+            step: trained(folder, device, step=at if step is None else step, ema=spec.ema)
             for step in dict.fromkeys(branch.step for branch in branches)
         }
         for network in self.networks.values():
@@ -65,7 +65,7 @@ class Drawing:
         made |= {f"step {at}": f"{n.step}-{n.weights}" for at, n in self.networks.items()}
         made |= plugins_of(self.model.spec)
         folder = self.folder.evaluation(self.spec).path / PARTS
-        return Parts(folder, made, self.spec.count, images_a_call(self.device.type))
+        return Parts(folder, made, self.spec.images, images_a_call(self.device.type))
 
     def draw(self, rows: range) -> tuple[Tensor, Tensor]:
         """Return images, uint8, and labels of one batch.

@@ -80,8 +80,8 @@ def frechet_influences(
     """
     (other_mean_D, _), (mean_D, covariance_DD) = reference, own
     found = []
-    for x_BD in x_ND.split(ROWS):
-        x_BD = x_BD.to(mean_D) - mean_D
+    for start in range(0, len(x_ND), ROWS):
+        x_BD = x_ND[start : start + ROWS].to(mean_D) - mean_D
         quadratic_B = ((x_BD @ gradient_DD) * x_BD).sum(dim=1)
         found.append(2 * x_BD @ (mean_D - other_mean_D) + quadratic_B)
     return torch.cat(found) - (gradient_DD * covariance_DD).sum()

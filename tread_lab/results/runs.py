@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tread_lab.config.cell import Tree, Trial
@@ -45,7 +46,7 @@ from tread_lab.results.cells import (
     plain,
 )
 from tread_lab.results.gaps import difference_errors, recorded_gaps
-from tread_lab.results.intervals import half_width
+from tread_lab.results.intervals import half_width, t_interval
 
 FIRST = ("run", "role", "seed", "state", "reason", "mixed", "disturbed", "baseline", "cell")
 WHOLE = ("start", "end", "steps_done")
@@ -307,12 +308,15 @@ class SweepReader:
             costs = {name: x for name, x in tree.items() if name.startswith("cost/")}
             errors, apart = tree.get("standard_errors", {}), dict[str, float]()
             theirs = dense.influences.get(at, {}).get(signature)
+            baseline = dense.evaluations.get(at, {}).get(signature, {})
             if errors and theirs:
                 apart = difference_errors(record.influences[step][signature], theirs)
             for metric, value in {**tree["metrics"], **costs}.items():
                 column = self.names.name(metric, signature, tree["spec"])
                 if column not in values:  # of equal images, the planned ones come first
                     values[column] = value
+                    for end, x in _over_sets(metric, tree, baseline).items():
+                        values[column + end] = x
                     if metric in errors:
                         n = int(tree["spec"]["count"])
                         half = float(half_width(errors[metric] * n**0.5, n))
@@ -341,6 +345,20 @@ class SweepReader:
         return all(any(record.losses.values()) for record in done)
 
 
+def _over_sets(metric: str, tree: Tree, baseline: Tree) -> dict[str, float]:
+    """Return the interval of a mean over sets of images and, as sets have equal seeds, half of that
+    of the difference to the baseline; empty for one set."""
+    own, theirs = (np.array(one.get("sets", {}).get(metric, ())) for one in (tree, baseline))
+    if not len(own):
+        return {}
+    _, low, high = t_interval(own)
+    ends = {LOW: low, HIGH: high, COUNT: len(own) * tree["spec"]["count"]}
+    if len(theirs):
+        mean, _, high = t_interval(own - theirs)
+        ends[PAIRED] = high - mean
+    return ends
+
+
 def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
@@ -349,8 +367,9 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     with), cell (its label), the axis values, those of `train` in `RECIPE`, the parameters of
     `metric_names.parameters`, steps_done, metrics of the evaluations, gaps (`gap/heldout`, with
     `:low` and `:high`, `:n` images and `:kept`, the share of variance that pairing left) and costs.
-    Frechet distances of enough images have `:low`, `:high` and `:n` over sampled images of the same
-    network, and `:paired`, half the width of the interval of their difference to the baseline.
+    Frechet distances of enough images, and metrics over sets of images, have `:low`, `:high` and
+    `:n` over sampled images of the same network, and `:paired`, half the width of the interval of
+    their difference to the baseline.
     Metric columns are those with `/` or `@` in their name. **Only completed runs have numbers**:
     any other trial is a row with its state and NaN. Gaps of losses that another sweep has measured
     are there only if every completed run has such losses.

@@ -27,7 +27,8 @@ Array = NDArray[np.float64]
 FEWEST = 6  # measured cells
 MOST = 400  # cells: the time grows with the third power
 N, M = 160, 4000
-ROUNDS = 3
+ROUNDS, MOST_ROUNDS = 3, 8
+ENOUGH = 50  # effective draws of a round, the squared sum of weights over the sum of squares
 TAIL = 5  # degrees of freedom of the draws of later rounds
 MIDDLE = 0.25  # the share c at which scales are those of the noise
 ROUNDING = 1e-7  # of the variance, by which covariances stay positive definite
@@ -90,11 +91,15 @@ def _fitted(
 ) -> tuple[Array, Array]:
     """Return the posterior mean of f and draws of it, [M, K], by importance sampling.
 
-    The parameters are drawn from the prior, then twice from Student's t about the weighted draws.
+    The parameters are drawn from the prior, then from Student's t about the weighted draws: twice,
+    and again until a round has enough effective draws.
     """
     middle, spread = PRIOR.T
     centre, covariance = middle, np.diag(spread**2)
-    for turn in range(ROUNDS):
+    weight_N = np.ones(1)
+    for turn in range(MOST_ROUNDS):
+        if turn >= ROUNDS and 1 / (weight_N**2).sum() > ENOUGH:
+            break
         shape_N7 = rng.standard_normal((N, len(PRIOR)))
         if turn:
             shape_N7 /= np.sqrt(rng.chisquare(TAIL, (N, 1)) / TAIL)

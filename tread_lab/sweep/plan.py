@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
 
-from tread_lab.config.cell import Cell, Spec, Tree, Trial
+from tread_lab.config.cell import Cell, Spec, Tree, Trial, axis_label
 from tread_lab.config.decode import decode, encode
 from tread_lab.config.errors import UserError, lookup, suggest
 from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
@@ -34,6 +34,7 @@ from tread_lab.sweep.forecast import Speed, TrainSeconds, disk_bytes, name_of_ki
 from tread_lab.sweep.task import Task, is_complete, with_ancestors
 
 T = TypeVar("T", SweepSpec, Experiment)
+PLACE = {"start", "end", "rate", "route"}  # axes of the sampler `map`
 Cells = dict[str, tuple[Trial[RunSpec], ...]]
 
 
@@ -48,10 +49,12 @@ class Plan(PlanOf[RunSpec]):
         cells: what a search chooses from: the runs of every cell that is not excluded and of its
             baselines, by the text of the cell.
         search_spec: of the sweep file at hand; `None` where a plan was loaded.
+        places: of the cells of the sampler `map` in their order: start, end and rate; else empty.
     """
 
     cells: Cells = field(default_factory=Cells, repr=False)
     search_spec: SearchSpec | None = None
+    places: tuple[tuple[int, int, float], ...] = ()
 
     @cached_property
     def evaluations(self) -> tuple[EvaluationSpec, ...]:
@@ -60,14 +63,33 @@ class Plan(PlanOf[RunSpec]):
         return tuple(chain.from_iterable(map(decode_evaluations, written)))
 
     def trials_of(self, *cells: Cell) -> tuple[Trial[RunSpec], ...]:
-        """Return the runs of some cells: of each one a seed, those of its baselines first."""
-        return tuple(trial for cell in cells for trial in self.cells[repr(cell)])
+        """Return the runs of some cells: of each one a seed, those of its baselines first.
+
+        The sampler `map` asks for single runs: a cell that comes again stands for its next seed.
+        """
+        names = [*map(repr, cells)]
+        turns = [names[:k].count(name) for k, name in enumerate(names)]
+        return tuple(t for name, turn in zip(names, turns) for t in self.turn(name, turn))
+
+    def turn(self, name: str, turn: int) -> tuple[Trial[RunSpec], ...]:
+        """Return the runs for which a cell stands where it is suggested after `turn` times."""
+        own = self.cells[name]
+        if not self.places:
+            return own
+        seeds = [*dict.fromkeys(trial.seed for trial in own)]
+        return tuple(trial for trial in own if trial.seed == seeds[turn])
 
     def tasks_of(self, trials: Iterable[Trial[RunSpec]]) -> tuple[Task, ...]:
         """Return the distinct tasks of some trials, parents first."""
         specs = {trial.run: trial.spec for trial in trials}
         defaults = self.evaluation_defaults
         return with_ancestors(Task(spec, self.evaluations, defaults) for spec in specs.values())
+
+    @property
+    def most(self) -> int:
+        """How many suggestions a search can make: of each cell one, or one for each seed."""
+        runs = sum(trial.role == "trial" for own in self.cells.values() for trial in own)
+        return runs if self.places else len(self.cells)
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -178,6 +200,7 @@ def make_plan(
     if search is not None:
         objectives = objectives_of(search, sweep, expansion.evaluations, expansion.trials)
         search, cells = replace(search, objectives=objectives), _cells(expansion)
+    by_map = search is not None and search.sampler == "map"
     return Plan(
         name=name,
         question=sweep.question,
@@ -191,7 +214,29 @@ def make_plan(
         space=tuple(own[-1].cell for own in cells.values()),
         cells=cells,
         search_spec=search,
+        places=tuple(_places(search, cells)) if by_map else (),
     )
+
+
+def _places(search: SearchSpec, cells: Cells) -> Iterator[tuple[int, int, float]]:
+    """Yield start, end and rate of each cell for the smooth map.
+
+    Raises:
+        UserError: cells differ in more than a route, or the search has several objectives.
+    """
+    from tread_lab.results.smooth_map import MOST  # pandas
+
+    if len(search.objectives) > 1:
+        got = list(search.objectives)
+        raise UserError(f"search.objectives: must be one for the sampler map, got {got}. Try tpe.")
+    for own in cells.values():
+        routes = own[-1].spec.routes
+        if {*map(axis_label, own[-1].cell)} - PLACE or len(routes) != 1 or len(cells) > MOST:
+            raise UserError(
+                "search.sampler: must not be map with other axes than start, end and rate of one"
+                f" route or more than {MOST} cells. Try tpe."
+            )
+        yield int(routes[0].start), int(routes[0].end), float(routes[0].rate)
 
 
 def _cells(expansion: Expansion) -> Cells:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of, tiny
+from tread_lab.config.errors import UserError
 from tread_lab.config.sweep import SearchSpec
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.plan import Plan, store_plan
@@ -63,6 +65,16 @@ def test_gp_finds_the_best_cell_early() -> None:
         observations.append(Observation(found, "measured", (loss,)))
 
 
+def test_map_asks_for_seeds_of_leading_cells(lab: Lab) -> None:
+    searched(lab, planned(sampler="map", trials=24, startup=8), diverges="0")
+    counts = Counter((cell["start"], cell["end"]) for cell in cells(lab))
+    twice = [place for place, count in counts.items() if count > 1]
+    assert max(counts.values()) == 2 and (2, 5) in twice, counts
+    assert all(abs(start - 2) + abs(end - 5) < 5 for start, end in twice), counts
+    with pytest.raises(UserError, match=r"search.sampler: must not be map with other axes"):
+        plan_of(tiny(model=DEEP), "x", axes={"train.lr": [1, 2]}, search={"sampler": "map"})
+
+
 def test_gp_avoids_diverging_cells() -> None:
     space = Space([{"train.lr": k} for k in range(33)])
     seen = [Observation(k, "measured", (-k,)) for k in (0, 8, 16)]  # better up to where it diverges
@@ -83,18 +95,21 @@ def test_suggestions_ignore_the_order_of_ends(lab: Lab, tmp_path: Any) -> None:
         assert cells(other) == cells(lab)
 
 
-def test_interrupted_search_repeats_its_suggestions(lab: Lab, tmp_path: Any) -> None:
-    plan, whole = planned(trials=6), Lab(tmp_path / "whole")
+@pytest.mark.parametrize(("sampler", "trials", "runs"), [("tpe", 6, 12), ("map", 12, 12)])
+def test_interrupted_search_repeats_its_suggestions(
+    sampler: str, trials: int, runs: int, lab: Lab, tmp_path: Any
+) -> None:
+    plan, whole = planned(sampler=sampler, trials=trials, startup=6), Lab(tmp_path / "whole")
     searched(whole, plan)
     searched(lab, plan, most=7, slots=2)
     before = cells(lab)
-    assert 0 < len(before) < 6
+    assert 0 < len(before) < trials
     folder = lab.sweep("searched")
     with folder.suggestions_path.open("a") as file:
         file.write('{"number": 9, "cell"')  # torn in the middle of a write
     again = searched(lab, plan)
     assert cells(lab) == cells(whole)
-    assert len(again.done) == 2 + 2 * 6 - 7  # nothing that had ended was carried out again
+    assert len(again.done) == 2 + runs - 7  # nothing that had ended was carried out again
     assert len({task.spec for task in again.done}) == len(again.done)
     elsewhere = Lab(tmp_path / "elsewhere")
     shutil.copytree(whole.root / "runs", elsewhere.root / "runs")  # a run that exists is an answer

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 import optuna
+from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState, create_trial
@@ -28,9 +29,12 @@ from tread_lab.records.metric_names import lower_is_better
 from tread_lab.records.run_state import RunState
 from tread_lab.records.sweep_folder import Suggestion
 from tread_lab.results.gaps import run_gaps
+from tread_lab.results.smooth_map import FEWEST, smooth_map
 from tread_lab.sweep.plan import Plan
 from tread_lab.sweep.search.space import Space
 from tread_lab.sweep.task import ListQueue, Task
+
+TINY = 1e-9  # probability of what the map excludes
 
 
 class SearchQueue:
@@ -46,7 +50,7 @@ class SearchQueue:
         assert plan.search_spec is not None
         self.lab, self.plan, self.folder = lab, plan, lab.sweep(plan.name)
         self.search, self.space = plan.search_spec, Space(plan.space)
-        self._wanted = min(self.search.trials, len(self.space))
+        self._wanted = min(self.search.trials, plan.most)
         self._ended: set[str] = set()  # runs, in this session
         self._queue = ListQueue(plan.open_tasks(lab))
         self.observations: list[Observation] = []  # of the suggested cells, in order
@@ -96,10 +100,15 @@ class SearchQueue:
         return max(len(self.observations) - self.search.parallel + 1, 0)
 
     def _suggest(self) -> None:
-        later = (Observation(o.cell) for o in self.observations[self._needed :])
+        later = (Observation(o.cell, turn=o.turn) for o in self.observations[self._needed :])
         observations = [*self.observations[: self._needed], *later]
-        number = propose(self.search, self.search.objectives, self.space, observations)
-        cell, trials = self.space.cells[number], self._trials_of(number)
+        if self.plan.places:
+            (own, *_), places_K3 = self.plan.cells.values(), np.array(self.plan.places)
+            of = {"depth": own[-1].spec.model.depth, "seeds": self.plan.most // len(self.space)}
+            number = propose_by_map(self.search, places_K3, observations, **of)
+        else:
+            number = propose(self.search, self.search.objectives, self.space, observations)
+        cell, trials = self.space.cells[number], self._trials_of(self._next_turn(number))
         suggestion = Suggestion(len(self.observations), cell, trials)
         self.folder.add_suggestion(suggestion)
         self._add(suggestion)
@@ -110,12 +119,16 @@ class SearchQueue:
         number = self.space.number_of(suggestion.cell)
         if number is None:  # of another space, under the same name: the plan was checked
             return
-        self.observations.append(Observation(number))
-        self._queue.add(self._open(self._trials_of(number)))
+        self.observations.append(self._next_turn(number))
+        self._queue.add(self._open(self._trials_of(self.observations[-1])))
 
-    def _trials_of(self, number: int) -> tuple[Trial[RunSpec], ...]:
-        """Return the runs of a cell and of its baselines."""
-        return self.plan.trials_of(self.space.cells[number])
+    def _next_turn(self, number: int) -> Observation:
+        """Return a cell that nothing is known of since it was suggested last."""
+        return Observation(number, turn=sum(o.cell == number for o in self.observations))
+
+    def _trials_of(self, observation: Observation) -> tuple[Trial[RunSpec], ...]:
+        """Return the runs of a suggested cell and of its baselines."""
+        return self.plan.turn(repr(self.space.cells[observation.cell]), observation.turn)
 
     def _open(self, trials: Sequence[Trial[RunSpec]]) -> list[Task]:
         return self.plan.open_of(self.lab, self.plan.tasks_of(trials))
@@ -126,7 +139,7 @@ class SearchQueue:
 
     def _observed(self, observation: Observation) -> Observation:
         """Return what is known of an open cell by now."""
-        trials = self._trials_of(observation.cell)
+        trials = self._trials_of(observation)
         open_runs = {task.run for task in self._open(trials)}
         if open_runs - self._ended:
             return observation
@@ -153,11 +166,13 @@ class Observation:
         cell: its number in the space.
         state: measured (with a value for each objective), running, bad (it diverged: worse than the
             others) or failed (nothing is known).
+        turn: how often the cell was suggested before, by the sampler `map`.
     """
 
     cell: int
     state: Literal["measured", "running", "bad", "failed"] = "running"
     values: tuple[float, ...] | None = None
+    turn: int = 0
 
     @property
     def over(self) -> bool:
@@ -231,6 +246,41 @@ def propose(
                 return cell
             study.tell(trial, state=TrialState.FAIL)
     return space.nearest(trial.params, free)
+
+
+def propose_by_map(
+    search: SearchSpec,
+    places_K3: NDArray[np.float64],
+    observations: Sequence[Observation],
+    *,
+    depth: int,
+    seeds: int,
+) -> int:
+    """Return the number of the cell whose next seed is run.
+
+    It is drawn by its probability of being the lowest of the smooth map of all values so far, as
+    Thompson sampling does; at first, from the cells that were not tried. The result is a function
+    of the arguments alone.
+
+    Args:
+        places_K3: start, end and rate of each cell.
+        depth: blocks of the network.
+        seeds: of each cell.
+    """
+    K, worst = len(places_K3), _worst_values(search.objectives, observations)
+    sign = 1 if lower_is_better(search.objectives[0]) else -1
+    values_SK, left_K, chance_K = np.full((seeds, K), np.nan), np.full(K, seeds), np.ones(K)
+    for o in observations:
+        values = worst if o.state == "bad" else o.values
+        values_SK[o.turn, o.cell] = sign * values[0] if values else np.nan
+        left_K[o.cell] -= 1
+        chance_K[o.cell] = TINY
+    known = int(np.isfinite(values_SK).any(axis=0).sum())
+    if len(observations) >= search.startup and known >= FEWEST:
+        chance_K = TINY + smooth_map(places_K3, values_SK, depth=depth)["best_of_all"].to_numpy()
+    chance_K[left_K < 1] = 0
+    rng = np.random.default_rng([search.seed, len(observations)])
+    return int(rng.choice(K, p=chance_K / chance_K.sum()))
 
 
 def _worst_values(
