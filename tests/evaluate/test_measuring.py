@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -97,13 +96,12 @@ def test_nan_weights_give_no_numbers(
         assert run.evaluation(asked).done
 
 
-def drawn(folder: RunFolder, guidance: Any, **sampler: Any) -> tuple[np.ndarray, dict[str, Any]]:
-    tree = {"steps": 2, "sigma_max": 10, "guidance": guidance, **sampler}
-    spec = decode(SamplesSpec, {"count": 4, "sampler": tree})
-    assert evaluate(folder, spec, CPU) == {}
-    place = folder.evaluation(spec)
-    with np.load(place.path / "samples.npz") as arrays:
-        return arrays["arr_0"], place.read() or {}
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run with the weights of its second step, in which every block acts."""
+    model = {"depth": 4, "width": 16, "heads": 2, "patch": 4, "init": "official_code"}
+    run = small_run(execution={"keep_steps": [2]}, model=model)
+    return lab_with_a_run(tmp_path_factory.mktemp("kept"), run).run_of(run)
 
 
 def test_sets_are_evaluations_of_disjoint_seeds(kept: RunFolder, tmp_path: Path) -> None:
