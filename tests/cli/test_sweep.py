@@ -20,7 +20,6 @@ from tread_lab.sweep.runner import InlineRunner, Interrupted
 
 OPTIONS = ["--root", "lab", "--executor", "inline", "--device", "cpu", "--tracker=none"]
 COMMAND = ["sweep", "s.yaml", "evaluate=[]", *OPTIONS]
-RANDOM = "search={sampler: random, trials: 1, objectives: [cost/train_flops]}"
 
 
 @pytest.fixture(autouse=True)
@@ -112,23 +111,6 @@ def test_plan_writes_nothing(
     shown = [main([*command, "--plan", "--json"]) or capsys.readouterr().out for _ in range(2)]
     assert shown[0] == shown[1] and json.loads(shown[0])["counts"]["runs"] == 2
     assert not Path("lab").exists()
-
-
-def test_impossible_search_is_refused_in_plan(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of none of its cells is it certain that it will run."""
-    monkeypatch.setattr("tread_lab.hardware.CPU", ("fp32",))
-    command = [word for word in COMMAND if word != "evaluate=[]"]
-    searched = [*command, "--plan", RANDOM, "baseline=null"]
-    for words, said in (
-        (["axes.precision=[fp32,bf16]"], "has no bf16; choose one of fp32"),
-        (
-            ["axes.train.lr=[0.1,0.2]", "stop_early=asha"],
-            "stop_early: must be null with `search`",
-        ),
-    ):
-        assert main([*searched, *words]) == 2 and said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

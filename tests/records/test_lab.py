@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,20 +83,6 @@ def test_starting_file_gets_path_and_digest(
         assert with_parents({"fixed": typed}, lab) == {"fixed": whole_typed}
     with pytest.raises(UserError, match=r"init_from.file: cannot read .*absent: No such file"):
         with_parents({"init_from": {"file": str(tmp_path / "absent")}}, lab)
-
-
-def test_reference_name_keeps_its_file(tmp_path: Path) -> None:
-    run, file = Lab(tmp_path).run("3f2a"), tmp_path / "references" / "coco.json"
-    run.check_same_reference("coco", "b" * 64, Path("/y/coco.npz"))  # which keeps none
-    run.keep_reference("coco", "a" * 64, Path("/x/coco.npz"))
-    run.keep_reference("coco", "a" * 64, Path("/y/coco.npz"))
-    assert json.loads(file.read_text()) == {"sha256": "a" * 64, "file": "/x/coco.npz"}
-    with pytest.raises(UserError, match=r"reference coco: /y/coco.npz .* is another file than /x"):
-        run.keep_reference("coco", "b" * 64, Path("/y/coco.npz"))
-    for name in ("model.safetensors", "spec.yaml"):  # exported weights have their own
-        write_text(run.path / name, "x")
-    run.keep_reference("coco", "b" * 64, Path("/y/coco.npz"))
-    assert run.exported and (run.path / "references" / "coco.json").exists()
 
 
 @pytest.mark.parametrize("file", [*READERS, "plan.json", "metrics.json"])
