@@ -305,7 +305,7 @@ CALLS = {"heun": 2, "heun_full": 2}  # network calls of a step; one of every oth
 
 def _routed_macs(spec: RunSpec, routes: tuple[RouteSpec, ...], rate: float) -> int:
     """MACs of a pass whose routes have another rate; a rate too low to route a token is dense."""
-    rated = (dataclasses.replace(route, rate=rate) for route in routes)
+    rated = (dataclasses.replace(route, rate=rate, rate_end=None) for route in routes)
     active = tuple(route for route in rated if route.routed(spec.tokens))
     run_cost = cost(dataclasses.replace(spec, routes=active or spec.routes, init_from=None))
     return run_cost.routed.network if active else run_cost.dense.network

@@ -200,7 +200,7 @@ def make_plan(
     if search is not None:
         objectives = objectives_of(search, sweep, expansion.evaluations, expansion.trials)
         search, cells = replace(search, objectives=objectives), _cells(expansion)
-    by_map = search is not None and search.sampler == "map"
+    by_map = search if search is not None and search.sampler == "map" else None
     return Plan(
         name=name,
         question=sweep.question,
@@ -214,7 +214,7 @@ def make_plan(
         space=tuple(own[-1].cell for own in cells.values()),
         cells=cells,
         search_spec=search,
-        places=tuple(_places(search, cells)) if by_map else (),
+        places=() if by_map is None else tuple(_places(by_map, cells)),
     )
 
 
