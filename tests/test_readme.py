@@ -58,12 +58,6 @@ def test_no_link_is_dead() -> None:
                 assert anchor in anchors(target), (page.name, link, anchor)
 
 
-def test_every_path_in_contributing_exists() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    paths = re.findall(r"`((?:tread_lab|tests|docs)/[\w/.]+)`", text)
-    assert paths and all((ROOT / path).exists() for path in paths)
-
-
 def anchors(page: Path) -> set[str]:
     """The names by which the headings of a page are linked."""
     heads = re.findall(r"^#+ (.+)$", page.read_text(), re.M)

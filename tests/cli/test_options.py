@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 import pytest
 
-from tread_lab.cli.options import check_device, resources_of, run_spec
+from tread_lab.cli.options import resources_of, run_spec
 from tread_lab.config import UserError
 from tread_lab.config.load import load_experiment
-from tread_lab.config.sweep import Experiment
 
 
 @pytest.mark.parametrize(
@@ -37,25 +33,6 @@ def test_rate_requires_a_route() -> None:
     for rate in (-0.5, 1.0, float("nan")):
         with pytest.raises(UserError, match=rf"^--rate: must be in \[0, 1\), got {rate:g}\."):
             run_spec(dense, None, rate)
-
-
-def test_rate_applies_before_the_finetune() -> None:
-    then: Any = {"routes": [], "train": {"steps": 10, "warmup": 0}}
-    loaded = load_experiment("tiny", ["routes=['2->8']"])
-    staged = Experiment(name="tiny", run={**loaded.run, "then": then})
-    spec = run_spec(staged, None, 0.25)
-    assert spec.routes == () and spec.train.steps == 10
-    assert [route.rate for route in spec.ancestors[0].routes] == [0.25]
-
-
-def test_cpu_hides_gpus_and_ray_chooses_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    check_device("cuda:1")
-    assert "CUDA_VISIBLE_DEVICES" not in os.environ
-    check_device("cpu", ray=True)
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
-    with pytest.raises(UserError, match=r"^--device: .* CUDA_VISIBLE_DEVICES=1 with --device cuda"):
-        check_device("cuda:1", ray=True)
 
 
 @pytest.mark.parametrize(

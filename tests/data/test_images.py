@@ -110,16 +110,6 @@ def test_captions_come_from_coco_and_from_lines(tmp_path: Path) -> None:
         open_images(tmp_path, tmp_path / "coco.json")
 
 
-def test_stray_images_are_one_line(images: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for folder, says in (("empty", "must hold images"), ("gone", "must be a readable folder")):
-        with pytest.raises(UserError, match=says):
-            open_images(tmp_path / folder)
-    (images / "stray.png").write_bytes(png(0))
-    with pytest.raises(UserError, match=r"got both. Try moving stray.png into its class"):
-        open_images(images)
-
-
 def _reference(pixels: np.ndarray, size: int) -> np.ndarray:
     """By torch, rounded to levels after the rows and after the columns, as images are."""
     x_BCHW = torch.from_numpy(pixels).permute(2, 0, 1)[None].double()

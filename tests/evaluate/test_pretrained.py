@@ -18,7 +18,6 @@ from tests.stand_ins import write_text_encoder
 from tread_lab.config import UserError
 from tread_lab.evaluate.extraction import Extraction
 from tread_lab.evaluate.pretrained import (
-    dinov2_weights,
     load_pretrained,
     offset_positions,
     weights_digest,
@@ -120,25 +119,6 @@ def test_positions_have_the_published_offset() -> None:
     grid = found[0, 1:].view(16, 16, 2)[1:15, 1:15]
     torch.testing.assert_close(grid[..., 0], place[:, None].expand(14, 14), atol=1e-4, rtol=0)
     torch.testing.assert_close(grid[..., 1], place.expand(14, 14), atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("config", "says"),
-    [
-        (None, "holds no readable config.json"),
-        ('{"model_type": "dinov2", "hidden_size": 768}', "has hidden_size 768, and 1024 is"),
-        ('{"model_type": "dinov2", "hidden_size": 1024, "patch_size": 14}', "holds no weights"),
-    ],
-)
-def test_wrong_folder_is_one_line(
-    config: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("transformers")
-    if config is not None:
-        (tmp_path / "config.json").write_text(config)
-    monkeypatch.setenv("TREAD_LAB_DINOV2", str(tmp_path))
-    with pytest.raises(UserError, match=says):
-        dinov2_weights()
 
 
 @pytest.fixture
