@@ -134,6 +134,8 @@ def failures(
     stopped = stopped_early(lab, lab.sweep(sweep).plan())
     for row in rows.head(FAILURES).to_dict("records"):
         status = run_status(lab.run(str(row["run"])), stopped)
+        if status.kind == "paused":  # of a sweep that goes on
+            continue
         last = status.attempts[-1].traceback if status.attempts else ""
         kind = status.kind or str(status.state)
         yield {

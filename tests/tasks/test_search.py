@@ -65,7 +65,9 @@ seeds: [0, 1]
 match: train_flops
 stop_early: {{grace: 2, reduction: 2}}
 {PROBE}"""
-    ranking = run_sweep(text).out
+    done = run_sweep(text)
+    ranking = done.out
+    assert "compares 6 cells at step 2 of the shortest run and continues at least 3;" in done.err
     frame = trials(lab)
     states = frame[frame["role"] == "trial"].groupby("cell")["state"].agg(set)
     assert {*map(len, states)} == {1} and set.union(*states) == {"completed", "stopped"}

@@ -93,17 +93,17 @@ def _trained_again(plan: Plan, lab: Lab) -> Iterator[str]:
 
 
 def _stop_early(early: EarlyStopping) -> str:
-    """Return at which steps cells are compared, how few go on, and what that saves at most."""
+    """Return at which steps cells are compared, how few continue, and what that saves at most."""
     steps, counts = [0, *early.rungs, early.shortest], [len(early.cells)]
     for _ in early.rungs:
         counts.append(max(counts[-1] // early.reduction, 1))
     trained = sum((b - a) * n for a, b, n in zip(steps, steps[1:], counts))
     saved = 1 - trained / (early.shortest * counts[0])
-    rungs = ", ".join(map(str, early.rungs))
+    rungs, left = (", ".join(map(str, numbers)) for numbers in (early.rungs, counts[1:]))
     return (
-        f"stop_early: by held-out loss at {counted(len(early.rungs), 'rung')} (step {rungs} of the"
-        f" shortest run); at least {', '.join(map(str, counts))} of {counts[0]} cells start each"
-        f" part, which saves at most {saved:.0%} of their training"
+        f"stop_early: compares {counted(counts[0], 'cell')} at step {rungs} of the shortest run and"
+        f" continues at least {left}; saves at most {saved:.0%} of their training, not subtracted"
+        " below"
     )
 
 

@@ -149,7 +149,7 @@ class EarlyStopping:
     def _loss(self, folder: RunFolder, step: int, otherwise: float | None) -> float | None:
         """Return the held-out loss of a run at a step."""
         measured = folder.evaluation(replace(self.probe, step=step)).read()
-        return otherwise if measured is None else float(measured["metrics"][HELDOUT_LOSS])
+        return otherwise if measured is None else measured["metrics"].get(HELDOUT_LOSS, math.inf)
 
 
 def stopped_early(lab: Lab, plan: PlanOf[AnySpec]) -> dict[str, int]:

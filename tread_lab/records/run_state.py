@@ -24,7 +24,7 @@ SENTENCES: Mapping[str, str] = {  # how an attempt or a run ended
     "exception": "an exception was raised",
     "parent": "the run that it starts from has no weights",
 }
-ENDED_WELL = ("completed", "paused", "interrupted")
+ENDED_WELL = ("completed", "interrupted")
 # The last is of CUDA's libraries, which allocate beside torch.
 _NO_MEMORY = (
     *("can't allocate memory", "not enough memory", "out of memory", "memoryerror"),
