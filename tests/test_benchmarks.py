@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 from pathlib import Path
 from types import ModuleType
@@ -50,13 +49,6 @@ def test_equal_seeds_give_an_equal_extractor_and_leave_the_global_generator_alon
     ]
     same = [all(map(torch.equal, weights[0], other)) for other in weights]
     assert same == [True, True, False] and torch.equal(torch.get_rng_state(), before)
-
-
-def test_statements_are_counted_without_docstrings() -> None:
-    lines = importlib.import_module("lines")
-    apart = '"""Module."""\ndef f(x):\n    """Square."""\n    y = x * x\n    return y\n'
-    assert lines.statements(ast.parse(apart)) == 3
-    assert lines.statements(ast.parse("def f(x): y = x * x; return y")) == 3
 
 
 @pytest.mark.parametrize("seeds", [2, 3])

@@ -106,14 +106,6 @@ def test_completed_runs_of_sweep_are_measured(lab: Lab) -> None:
     assert [spec.kind for spec in found[0][1]] == ["heldout_loss"]
 
 
-def test_named_steps_are_those_of_the_run(lab: Lab) -> None:
-    run = completed(lab)
-    ((_, specs),), _ = to_measure(lab, run, ["heldout_loss at 5, 50%, end"], None)
-    assert {spec.step for spec in specs} == {5, 10, None}
-    with pytest.raises(UserError, match="21"):
-        to_measure(lab, run, ["heldout_loss at 21"], None)
-
-
 @pytest.mark.parametrize("command", ["evaluate", "sweep", "train"])
 def test_changed_reference_file_is_refused(
     command: str, lab: Lab, in_folder: Path, capsys: pytest.CaptureFixture[str]

@@ -11,7 +11,6 @@ import pytest
 
 from tests.synthetic import small, tiny_spec, write_sweep
 from tread_lab.cli.show_status import (
-    show_unfinished,
     watch_sweep,
 )
 from tread_lab.config import decode
@@ -62,20 +61,3 @@ def test_watch_ends_with_driver_and_runs(
     monkeypatch.setattr("tread_lab.cli.show_status.time.sleep", sleep)
     watch_sweep(lab, "s")
     assert pauses == [2.0, 2.0, 2.0, 0.0] and len(capsys.readouterr().out.splitlines()) == 2
-
-
-def test_unfinished_runs_are_named_with_the_remedy(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
-    evaluate = [{"heldout_loss": {"images": 8, "levels": 2}}]
-    found = plan(axes={"route": ["2->8", "0->4"]}, evaluate=evaluate)
-    store_plan(lab.sweep("s"), found)
-    assert show_unfinished(lab, "s") is False
-    first, second, _ = (lab.run_of(task.spec) for task in found.tasks)
-    first.finish(RunState.FAILED, kind="exception")
-    second.create(found.tasks[1].spec)
-    second.finish(RunState.COMPLETED, step=found.tasks[1].spec.train.steps, reason="no weights")
-    assert show_unfinished(lab, "s") is True
-    said = capsys.readouterr().err
-    assert "1 run failed (1 exception); --retry-failed runs them again" in said
-    assert "measurements missing: 1 run (no weights); `tread-lab evaluate s` adds them" in said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.pretender import Pretender, ended_run
-from tread_lab.cli import launch
 from tread_lab.cli.main import main
 from tread_lab.config import UserError
 from tread_lab.config.errors import Unavailable
@@ -22,8 +20,6 @@ from tread_lab.sweep.runner import InlineRunner, Interrupted
 
 OPTIONS = ["--root", "lab", "--executor", "inline", "--device", "cpu", "--tracker=none"]
 COMMAND = ["sweep", "s.yaml", "evaluate=[]", *OPTIONS]
-BOTH = "axes.route=['2->8','2->7']"
-RANDOM = "search={sampler: random, trials: 1, objectives: [cost/train_flops]}"
 
 
 @pytest.fixture(autouse=True)
@@ -117,44 +113,6 @@ def test_plan_writes_nothing(
     assert not Path("lab").exists()
 
 
-def test_impossible_search_is_refused_in_plan(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of none of its cells is it certain that it will run."""
-    monkeypatch.setattr("tread_lab.hardware.CPU", ("fp32",))
-    command = [word for word in COMMAND if word != "evaluate=[]"]
-    searched = [*command, "--plan", RANDOM, "baseline=null"]
-    for words, said in (
-        (["axes.precision=[fp32,bf16]"], "has no bf16; choose one of fp32"),
-        (
-            ["axes.train.lr=[0.1,0.2]", "stop_early=asha"],
-            "stop_early: must be null with `search`",
-        ),
-    ):
-        assert main([*searched, *words]) == 2 and said in capsys.readouterr().err
-
-
-def test_sweep_continues_with_more_hours(
-    pretended: Any,
-    drawn: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    followed: list[str] = []
-    monkeypatch.setattr(
-        launch, "tracked", lambda lab, name, tracker, say: followed.append(tracker) or nullcontext()
-    )
-    mlflow = [word for word in COMMAND if word != "--tracker=none"]
-    assert main([*mlflow, BOTH, "hours=1e-9"]) == 0
-    assert not pretended.done and followed == ["mlflow"]
-    said = "the hours of s are over: "
-    assert said in capsys.readouterr().err
-    assert main([*COMMAND, BOTH, "hours=2"]) == 0
-    assert len(pretended.done) == 3 and followed[1:] == ["none"] and drawn == ["s", "s"]
-    out, err = capsys.readouterr()
-    assert said not in err and "records: " in err and out.count("completed") == 3
-
-
 @pytest.mark.parametrize(
     ("error", "code", "concluded", "line"),
     [
@@ -176,12 +134,3 @@ def test_mistake_of_run_follows_conclusion(
     pretended.error = error
     assert main(COMMAND) == code
     assert capsys.readouterr().err.splitlines()[-1] == line and drawn == ["s"] * concluded
-
-
-def test_baselines_come_before_longer_runs() -> None:
-    axes = {"route": ["2->8"], "train.steps": [100, 300]}
-    Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axes, "seeds": [0, 1]}))
-    planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
-    queue = launch._queue(planned.lab, planned.plan, planned.plan.open_tasks(planned.lab))
-    tasks = [task for _ in range(8) if (task := queue.next()) is not None]
-    assert [bool(task.spec.routes) for task in tasks] == [False] * 4 + [True] * 4

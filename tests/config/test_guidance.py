@@ -128,18 +128,3 @@ def test_dropped_path_requires_two_paths() -> None:
     assert routes_taken(sprint, drop) == sprint.routes
     with pytest.raises(UserError, match="path: dropped requires a network of two paths"):
         routes_taken(run("2->8"), drop)
-
-
-def test_inference_routes_must_fit_the_network() -> None:
-    with pytest.raises(UserError, match=r"guidance: routes\[0\].selection: must keep the rows"):
-        scan = {"backbone": "rwkv", "depth": 12, "width": 8}
-        routes_taken(run(model=scan), guidance({**SG, "routes": ["2->8"]}))
-    with pytest.raises(UserError, match=r"within blocks 0..11 of the network"):
-        routes_taken(run(), guidance({**SG, "routes": ["2->12"]}))
-    sprint, rows = run("2->8", bypass="sprint"), guidance({**SG, "routes": ["2->8 by rows"]})
-    with pytest.raises(UserError, match=r"with bypass sprint the end of the route is a part of"):
-        check_branches(sprint, guidance({**SG, "routes": ["1->8"]}), None)
-    strong = {"strong": {"rate": 0.5}, "weak": {"path": "dropped"}}
-    for routes in (rows, guidance({"weight": 3, **strong, "routes": ["2->8 by rows"]})):
-        assert [route.in_full for route in routes_taken(sprint, routes)] == ["2->8 by rows"]
-        check_branches(sprint, routes, None)

@@ -19,23 +19,6 @@ def run(*routes: Any, **fields: Any) -> RunSpec:
     return decode(RunSpec, tree)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"bypass": "sprint"},
-        {"bypass": {"re_entry": "v1_sum"}, "routes_until": 0.5},
-        {"routes_from": 5, "loss": "both"},
-        {"fp32_block": "j"},
-        {"routes": [{"start": 2, "end": 8, "rate": 0}]},
-        {"bypass": "mask", "routes": [{"start": 0, "end": "B-1", "rate": 0}]},
-    ],
-)
-def test_dense_run_forgets_settings_of_routes(fields: dict[str, Any]) -> None:
-    dense = run(**fields)
-    assert dense == run() and (dense.fp32_block, dense.routes_until) == ("off", None)
-    assert dense.phases == ((range(100), ()),) and dense.fp32_blocks == set()
-
-
 def test_spellings_of_a_route_agree() -> None:
     spellings = ["2->8", " 2 -> B-4 ", {"start": 2, "end": "B-4"}, {"start": "1/6", "end": "2/3"}]
     assert {run(spelling).routes for spelling in spellings} == {(RouteSpec(start=2, end=8),)}

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from tests.train.runs import imagenet
-from tread_lab.config import ModelSpec, RunSpec, TrainSpec, decode
+from tread_lab.config import RunSpec, TrainSpec, decode
 from tread_lab.config.recipe import ExecutionSpec
 from tread_lab.cost import training
-from tread_lab.cost.blocks import block_cost
 from tread_lab.cost.report import report
 from tread_lab.cost.training import cost
-from tread_lab.methods.mdt.spec import BothLoss
 
 
 def test_speed_ups_of_other_placements() -> None:
@@ -37,13 +35,6 @@ def test_route_ends_are_inclusive() -> None:
     assert without_attention(imagenet("XL")) == close(114.42)
     branches = [imagenet("XL", "2->24", rate=rate) for rate in (0.5, 0.9)]
     assert sum(map(without_attention, branches)) == close(97.67)
-
-
-def test_executed_tokens_block_by_block() -> None:
-    assert cost(imagenet("S", "2->8")).tokens == (256, 256, *[128] * 7, 256, 256, 256)
-    assert cost(imagenet("S", "2->8", rate=0.3)).tokens[2] == 256 - 76  # floor(76.8)
-    assert cost(imagenet("S", "5->5")).tokens.count(128) == 1
-    assert cost(imagenet("S")).tokens == (256,) * 12
 
 
 def test_totals_follow_from_the_parts() -> None:
@@ -78,15 +69,6 @@ def test_memory_is_the_sum_of_parts(precision: str, low: int) -> None:
     assert found.memory_bytes == state + 8 * image
     whole = cost(imagenet("S", train=TrainSpec(batch=32), execution=ExecutionSpec(micro_batch=64)))
     assert whole.micro_batch == 32
-
-
-def test_second_pass_is_kept_for_backward() -> None:
-    once, twice = cost(imagenet("S", "2->8")), cost(imagenet("S", "2->8", loss=BothLoss()))
-    model = decode(ModelSpec, "DiT-S/2")
-    kept = block_cost(model).kept
-    blocks = 11 * kept(model, 256, 2) + kept(model, 256, 4)  # block 9 is in fp32
-    ends = 256 * (2 * 384 * 4 + 384 * 2) + 32 * 384 + 3 * 4 * 4 * 32**2
-    assert twice.activation_bytes - once.activation_bytes == blocks + ends
 
 
 def test_remembered_costs_are_the_costs(monkeypatch: pytest.MonkeyPatch) -> None:

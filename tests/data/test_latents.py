@@ -129,23 +129,3 @@ def test_captions_are_read_back(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith('{"captions": ["a dog", "ein Hündchen"]}\n')
     assert read_captions(path, 2) == [("a dog", "ein Hündchen"), ("two\nlines",)]
     assert read_captions(path / "captions.jsonl") is None  # a single file has none beside it
-
-
-GOOD = b'{"captions": ["a"]}\n'
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        GOOD,
-        GOOD + b'{"captions": []}\n',
-        GOOD + b'{"captions": ["a", ""]}\n',
-        GOOD + b'{"captions": ["a", 3]}\n',
-        GOOD + b'["b"\n',
-        b"\xff\n",
-    ],
-)
-def test_a_missing_caption_is_one_line(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "captions.jsonl").write_bytes(content)
-    with pytest.raises(UserError, match=r"^data.path: .*captions.jsonl.* must .*$"):
-        read_captions(tmp_path / "captions.jsonl", 2)

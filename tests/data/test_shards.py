@@ -77,15 +77,3 @@ def test_wrong_sample_is_one_line(shards: Path, name: str, content: bytes) -> No
     write_tar(shards / "part-01.tar", list((kept | {name: content}).items()))
     with pytest.raises(UserError, match=r"^data.path: .*part-01.tar: .*$"):
         _open(shards).take(torch.arange(38))
-
-
-def test_absent_tars_are_one_line(tmp_path: Path) -> None:
-    (tmp_path / "none").mkdir()
-    with pytest.raises(UserError, match=r"^data.path: must be a folder .* got .*none"):
-        _open(tmp_path / "none")
-    write_tar(tmp_path / "one" / "a.tar", MEMBERS[:2])
-    with pytest.raises(UserError, match=r"two or more samples to split, got 1$"):
-        _open(tmp_path / "one")
-    write_tar(tmp_path / "other" / "a.tar", [("a.jpg", b"an image")])
-    with pytest.raises(UserError, match=r"must hold samples of .latent.npy and .cls, got none"):
-        _open(tmp_path / "other")

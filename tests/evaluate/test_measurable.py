@@ -53,22 +53,6 @@ def check(
     check_requirements(spec, source, heldout)
 
 
-@pytest.mark.parametrize(
-    ("metrics", "source", "looked_for"),
-    [
-        ((), "latents", set()),
-        (("fd", "kid"), "fashion16", set()),
-        (("fd", "fd_dinov2", "is"), "fashion16", {"dinov2-large", "inception"}),
-        (("kid",), "latents", {"inception"}),
-    ],
-)
-def test_only_needed_weights_are_asked_for(
-    metrics: tuple[str, ...], source: str, looked_for: set[str], asked: list[Any]
-) -> None:
-    check(*metrics, source=source)
-    assert {*asked} == looked_for
-
-
 FILE = "and the data hold out {}; name a file of statistics (reference), or leave the metric out"
 
 

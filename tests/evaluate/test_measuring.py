@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -103,23 +102,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     model = {"depth": 4, "width": 16, "heads": 2, "patch": 4, "init": "official_code"}
     run = small_run(execution={"keep_steps": [2]}, model=model)
     return lab_with_a_run(tmp_path_factory.mktemp("kept"), run).run_of(run)
-
-
-def drawn(folder: RunFolder, guidance: Any, **sampler: Any) -> tuple[np.ndarray, dict[str, Any]]:
-    tree = {"steps": 2, "sigma_max": 10, "guidance": guidance, **sampler}
-    spec = decode(SamplesSpec, {"count": 4, "sampler": tree})
-    assert evaluate(folder, spec, CPU) == {}
-    place = folder.evaluation(spec)
-    with np.load(place.path / "samples.npz") as arrays:
-        return arrays["arr_0"], place.read() or {}
-
-
-def test_sampling_precision_is_signed(kept: RunFolder) -> None:
-    exact, half = drawn(kept, 1)[0], drawn(kept, 1, precision="bf16")[0]
-    assert not np.array_equal(exact, half)
-    assert np.abs(exact.astype(int) - half.astype(int)).mean() < 3
-    with pytest.raises(UserError, match="has no tf32"):
-        drawn(kept, 1, precision="tf32")
 
 
 def test_sets_are_evaluations_of_disjoint_seeds(kept: RunFolder, tmp_path: Path) -> None:

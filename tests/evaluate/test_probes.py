@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.train.runs import CPU, finished, small_run
 from tread_lab import draws
-from tread_lab.config import HeldoutSpec, SimilaritySpec, UserError
+from tread_lab.config import HeldoutSpec, SimilaritySpec
 from tread_lab.diffusion import build_process
 from tread_lab.evaluate.probes import (
     BATCH,
@@ -106,29 +106,3 @@ class Rows:
 
     def of(self, ids_B: Tensor) -> Tensor:
         return ids_B
-
-
-@pytest.mark.parametrize("process", ["edm", "flow", "ddpm"])
-def test_untrained_network_has_the_loss_of_zeros(process: str) -> None:
-    """adaLN-zero gives zeros before its first step."""
-    spec, samples = small_run(process={"kind": process}), Noise()
-    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
-    losses = finished(heldout_losses(model, samples, HeldoutSpec(images=4, levels=2)))  # type: ignore[arg-type]
-    assert losses.zero == pytest.approx(losses.dense_ML.mean(), rel=1e-6)
-
-
-class Broken(Noise):
-    """The third sample holds a value that is no number."""
-
-    def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        x_BCHW, y_B = super().take(ids)
-        x_BCHW[ids == 2, 0, 3, 3] = torch.nan
-        return x_BCHW, y_B
-
-
-@pytest.mark.parametrize(
-    ("probe", "spec"), [(heldout_losses, HeldoutSpec), (layer_similarity, SimilaritySpec)]
-)
-def test_sample_that_is_not_finite_is_named(probe: Any, spec: Any, model: Trained) -> None:
-    with pytest.raises(UserError, match=r"^data: held-out sample 2 is not finite; make the data"):
-        finished(probe(model, Broken(), spec(images=4, levels=1)))

@@ -55,19 +55,6 @@ def written(path: Path, arrays: Arrays) -> ReferenceSpec:
     return spec(path)
 
 
-def test_only_what_metrics_need_is_required(tmp_path: Path, arrays: Arrays) -> None:
-    whole = written(tmp_path / "whole.npz", arrays)
-    cases = ((["fid", "is"], {"pool"}), (["is"], set()), (["sfid", "recall"], {"spatial"}))
-    for metrics, layers in cases:
-        assert open_reference(whole, metrics).moments.keys() == layers
-    few = written(tmp_path / "x.npz", {key: arrays[key] for key in ("mu", "sigma")})
-    assert open_reference(few, ["fid"]).shape is None
-    with pytest.raises(UserError, match="mu_s or sigma_s is absent"):
-        open_reference(few, ["fid", "sfid"])
-    with pytest.raises(UserError, match=r"must hold the images arr_0, got none$"):
-        open_reference(few, ["precision"])
-
-
 WRONG: dict[str, Arrays] = {
     "other dimensions": {"mu": np.zeros(4), "sigma": np.eye(4)},
     "not finite": {"sigma": np.where(np.eye(5, k=1), np.nan, 1)},

@@ -9,7 +9,7 @@ import torch
 
 from tread_lab.config.errors import UserError
 from tread_lab.records.durable import DiskFull
-from tread_lab.records.lab import Lab, run_states, run_status
+from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import ProcessLost, RunState, kind_of
 
 
@@ -53,27 +53,3 @@ def test_state_follows_result_lock_and_log(lab: Lab) -> None:
     run.reopen()
     run.reopen()
     assert run.state() == "interrupted"
-
-
-def test_run_without_a_folder_is_pending(lab: Lab) -> None:
-    for name in ("b", "c"):
-        with lab.run(name).log() as log:
-            log(1, loss=1.0)
-    lab.run("d").finish(RunState.FAILED, kind="exception")
-    runs = ["a", "b", "c", "d"]
-    seen = {"a": "pending", "b": "interrupted", "c": "interrupted", "d": "failed"}
-    assert run_states(lab, runs) == seen
-    stopped = dict.fromkeys(("a", "c", "d"), 1)
-    assert run_states(lab, runs, stopped) == {**seen, "c": "stopped"}
-
-
-def test_only_stopping_sweep_sees_stopped(lab: Lab) -> None:
-    run = lab.run("abc")
-    with run.log() as log:
-        log(7, loss=1.0)
-    stopped = {"abc": 5}
-    assert (run_status(run).state, run_status(run).step) == (RunState.INTERRUPTED, 7)
-    seen = run_status(run, stopped)
-    assert (seen.state, seen.kind, seen.step) == (RunState.STOPPED, "early", 5)
-    run.finish(RunState.COMPLETED, step=9)
-    assert run_status(run, stopped).state is RunState.COMPLETED

@@ -9,12 +9,9 @@ import pytest
 
 from tread_lab.config.cell import Tree, Trial
 from tread_lab.config.errors import UserError
-from tread_lab.records.durable import write_text
-from tread_lab.records.lab import Lab
-from tread_lab.records.stored_plan import StoredPlan, read_plan
+from tread_lab.records.stored_plan import read_plan
 from tread_lab.records.sweep_folder import (
     Stopwatch,
-    Suggestion,
     SweepFolder,
     hours_text,
 )
@@ -58,30 +55,6 @@ def test_plan_of_another_format_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(UserError, match=r"plan\.json: must have format 2"):
         read_plan(tmp_path / "plan.json")
-
-
-def test_parents_come_before_children() -> None:
-    eldest = {"model": "DiT-S/2", "train": {"steps": 1}}
-    parent = {"model": "DiT-S/2", "train": {"steps": 2}, "init_from": {"run": eldest}}
-    child = trial("child", "dense 1", init_from={"run": parent})
-    others = (trial("b", "dense 0"), trial("a", "dense 1"))
-    plan = StoredPlan("s", "", "", (child, *others), (), {})
-    assert [spec["train"]["steps"] for spec in plan.runs().values()] == [1, 2, 5, 5, 5]
-    assert list(plan.runs())[2:] == ["child", "b", "a"]
-    assert plan.baselines == ["dense 1", "dense 0"]
-
-
-def test_plan_includes_suggestions_in_order(lab: Lab) -> None:
-    folder = lab.sweep("s")
-    with pytest.raises(UserError, match="sweep s has no plan in"):
-        folder.plan()
-    write_text(folder.plan_path, StoredPlan("s", "", "", (trial("a"),), (), {}).text())
-    suggested = [Suggestion(1, {"start": 1}, (trial("c"),)), Suggestion(0, {}, (trial("b"),))]
-    for suggestion in suggested:
-        folder.add_suggestion(suggestion)
-    assert folder.suggestions() == suggested[::-1]
-    assert [one.run for one in folder.plan().trials] == ["a", "b", "c"]
-    assert [one.run for one in (folder.stored_plan() or folder.plan()).trials] == ["a"]
 
 
 def test_sessions_add_up_and_are_recorded(tmp_path: Path, clock: Any) -> None:

@@ -115,32 +115,6 @@ def test_levels_may_differ_by_rounding_alone(level: float, same: bool) -> None:
 ONES = np.ones((4, 2))
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"dense": ONES}, "is no record of losses .*level.*; evaluate again"),
-        ({"dense": ONES.astype(object), "level": ONES}, "is no record of losses"),
-        ({"dense": ONES, "level": ONES[:, :1]}, "arrays of images x levels expected"),
-        ({"dense": ONES, "level": ONES, "routed": ONES[:3]}, "arrays of images x levels expected"),
-        ({"dense": ONES[0], "level": ONES[0]}, "arrays of images x levels expected"),
-        ({"dense": ONES[:1], "level": ONES[:1]}, "arrays of images x levels expected"),
-    ],
-)
-def test_arrays_that_are_no_losses_are_one_clear_line(
-    tmp_path: Path, arrays: dict[str, np.ndarray], message: str
-) -> None:
-    np.savez(tmp_path / "losses.npz", **arrays)  # type: ignore[arg-type]
-    path = tmp_path / "losses.npz"
-    with pytest.raises(UserError, match=message):
-        Losses.read(path)
-    with pytest.raises(UserError, match="is no record of losses"):
-        Losses.read(tmp_path / "absent.npz")
-    for damaged in (b"", b"not a zip at all", path.read_bytes()[:200]):
-        path.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"is no record of losses .*; evaluate again"):
-            Losses.read(path)
-
-
 def losses_of(root: Path, name: str, dense: np.ndarray, routed: float | None = None) -> Path:
     """A file of losses, all at level 1."""
     more = {} if routed is None else {"routed": np.full(dense.shape, routed)}

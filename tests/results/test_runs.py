@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 
 from tests.synthetic import (
     FD,
-    Route,
     fd_gap,
     heldout_gap,
     small,
@@ -22,9 +20,8 @@ from tests.synthetic import (
 )
 from tread_lab.config import SamplesSpec
 from tread_lab.config.evaluation import GuidanceSpec, SamplerSpec
-from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.lab import Lab
-from tread_lab.results import metric_columns, ranking_key, trials_frame
+from tread_lab.results import metric_columns, trials_frame
 
 STATES = {(0, 4): "failed", (5, 8): "pending"}
 
@@ -38,18 +35,6 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 def row(frame: pd.DataFrame, route: tuple[int, int], seed: int = 0) -> pd.Series:
     at = (frame["route"] == f"{route[0]}->{route[1]}") & (frame["seed"] == seed)
     return frame[at].iloc[0]
-
-
-def test_rows_are_the_plans_trials_in_order(mixed: Lab) -> None:
-    frame = trials_frame(mixed, "placement")
-    plan = mixed.sweep("placement").plan()
-    assert list(frame["run"]) == [trial.run for trial in plan.trials]
-    assert list(frame["role"][:3]) == ["baseline", "baseline", "trial"]
-    first = ["run", "role", "seed", "state", "reason", "mixed", "disturbed", "baseline", "cell"]
-    assert list(frame.columns[:12]) == [*first, "start", "end", "rate"]
-    assert frame.attrs["axes"] == ["start", "end", "rate"]
-    kinds = [str(frame[axis].dtype) for axis in frame.attrs["axes"]]
-    assert kinds == ["Int64", "Int64", "float64"]  # whole beside a baseline without
 
 
 def test_only_completed_runs_have_numbers(mixed: Lab) -> None:
@@ -90,34 +75,6 @@ def test_foreign_evaluation_keeps_planned_names(tmp_path: Path) -> None:
     assert found[f"{FD} w=3.5"] == 9.0
     assert frame.attrs["planned"] == ["heldout/loss", FD, "heldout/loss_routed"]
     assert frame.attrs["foreign"] == [f"{FD} w=3.5"]
-
-
-@pytest.mark.parametrize(
-    ("lacking", "problem", "key"),
-    [([], "", "gap/heldout"), ([(0, 4)], "", FD), ([(0, 4)], "no finite number", "gap/heldout")],
-)
-def test_foreign_losses_compare_complete_sweeps(
-    lacking: list[Route], problem: str, key: str, tmp_path: Path
-) -> None:
-    lab = write_sweep(tmp_path, small())
-    path = lab.sweep("placement").plan_path
-    plan = read_json(path)
-    write_json(path, {**plan, "evaluate": plan["evaluate"][1:]})
-    for route in lacking:
-        spec = small().evaluations[0]
-        evaluation = lab.run_of(tiny_spec(route)).evaluation(spec)
-        arrays = dict(np.load(evaluation.path / "losses.npz"))
-        shutil.rmtree(evaluation.path)
-        if problem:
-            evaluation.path.mkdir()
-            np.savez(
-                evaluation.path / "losses.npz", **{**arrays, "dense": arrays["dense"] * np.nan}
-            )
-            evaluation.write(spec, {}, problem=problem)
-    frame = trials_frame(lab, "placement")
-    assert ranking_key(frame) == key
-    assert ("gap/heldout" in frame) == (not lacking or bool(problem))
-    assert row(frame, (0, 4))["reason"] == problem and row(frame, (2, 8))["reason"] == ""
 
 
 @pytest.mark.parametrize("state", ["diverged", "interrupted"])

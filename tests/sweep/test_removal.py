@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweep.plans import plan_of, tiny
+from tests.sweep.plans import plan_of
 from tests.synthetic import Synthetic, tiny_spec, write_sweep
 from tread_lab.config import UserError, signature
 from tread_lab.config.run import InitSpec
@@ -67,14 +67,3 @@ def test_busy_runs_are_not_removed(lab: Lab) -> None:
     lab.sweep("b").plan_path.write_text("{")
     with pytest.raises(UserError, match=r"plan.json: must be JSON"):
         removal_of(lab, "a")
-
-
-def test_removal_takes_left_cells(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    for routes in (["0->1", "1->2"], ["0->1"]):
-        plan = plan_of(tiny(), "s", axes={"route": routes}, evaluate=[])
-        store_plan(lab.sweep("s"), plan)
-        for task in plan.tasks:
-            if not lab.run(task.run).path.exists():
-                lab.run(task.run).create(task.spec)
-    assert len(removal_of(lab, "s").runs) == len(lab.runs()) == 3

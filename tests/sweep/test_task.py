@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from tests.sweep.plans import plan_of, tiny
 from tread_lab.config import RunSpec, decode, encode
 from tread_lab.config.evaluation import HeldoutSpec
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
-from tread_lab.records.sweep_folder import Stopwatch
 from tread_lab.sweep.plan import Plan
 from tread_lab.sweep.task import (
     ListQueue,
     Task,
-    TimedQueue,
     is_complete,
     with_ancestors,
 )
@@ -80,27 +75,3 @@ def test_task_waits_for_its_parent() -> None:
     assert [queue.next(), queue.next()] == [child, None] and not queue.exhausted
     queue.ended(child)
     assert queue.next() == grandchild and queue.exhausted
-
-
-@pytest.mark.parametrize(
-    ("given", "ended", "spent", "over", "closed"),
-    [
-        (0, 0, 7200.0, False, False),
-        (0, 0, 7200.5, True, True),
-        (2, 1, 7200.5, True, True),  # the last run is under way
-        (2, 2, 7200.5, True, False),  # nothing is left undone
-    ],
-)
-def test_queue_closes_when_hours_are_spent(
-    lab: Lab, given: int, ended: int, spent: float, over: bool, closed: bool
-) -> None:
-    tasks = [Task(tiny(seed=seed)) for seed in (0, 1)]
-    queue = TimedQueue(ListQueue(tasks), 2.0, Stopwatch(lab.sweep("spent")))
-    for task in tasks[:given]:
-        assert queue.next() == task
-    for task in tasks[:ended]:
-        queue.ended(task)
-    queue.watch = SimpleNamespace(seconds=spent, note=lambda: None)  # type: ignore[assignment]
-    assert (queue.stop, queue.closed) == (over, closed)
-    assert (queue.next() is None) == (over or given == 2)
-    assert queue.exhausted == (closed or given == 2)

@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 
 from tests.backbones.published_dit import published_shapes, sit_forward, sit_state
-from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
+from tests.train.runs import (
+    CPU,
+    evaluate,
+    lab_with_a_run,
+    last_checkpoint,
+    small_run,
+    train_until,
+)
 from tread_lab import draws
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.config import RunSpec, UserError, decode, encode, signature
@@ -110,9 +117,12 @@ def test_published_sit_samples_by_its_rule(lab: Lab, tmp_path: Path) -> None:
     np.testing.assert_allclose(found["arr_0"].astype(int), pixels.astype(int), atol=1)
 
 
-@pytest.mark.parametrize("weights", ["ema", "model"])
-def test_run_starts_from_named_parent_weights(weights: str, lab: Lab) -> None:
-    parent = small_run()
+@pytest.mark.parametrize(
+    ("weights", "routes"), [("ema", ["1->1"]), ("model", ["1->1"]), ("ema", [])]
+)
+def test_run_starts_from_named_parent_weights(weights: str, routes: list[str], lab: Lab) -> None:
+    """Also of a dense parent, so that a route is on in finetuning alone."""
+    parent = small_run(routes=routes)
     last = last_checkpoint(lab_with_a_run(lab.root, parent).run_of(parent))
     child = small_run(init_from={"run": encode(parent), "weights": weights})
     found = starting_weights(child, lab.run_of(child))
@@ -121,6 +131,8 @@ def test_run_starts_from_named_parent_weights(weights: str, lab: Lab) -> None:
     assert not torch.equal(one, other)
     for name, tensor in last.part(weights).items():
         assert torch.equal(found[name], tensor)
+    (progress,) = train_until(child, lab.run_of(child).path, 1)
+    assert progress.step == 1 and child.phases[0][1] == child.routes
 
 
 def test_bytes_of_a_start_name_the_run(

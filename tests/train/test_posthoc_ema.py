@@ -58,8 +58,8 @@ def test_lengths_are_evaluations_that_train_nothing(tmp_path: Path) -> None:
     folder = lab_with_a_run(tmp_path, run).run_of(run)
     losses = [evaluate(folder, spec, CPU)["heldout/loss"] for spec in specs[:3]]
     assert len(set(losses)) == 3
-    for step, snapshots in ((3, 4), (8, 0)):
-        ema = replace(run.train.ema, snapshots=snapshots)
-        kept = replace(run, train=replace(run.train, ema=ema))
+    weak = {"fd@1k": {"ema": 0.05, "sampler": {"guidance": {"weight": 2, "weak": {"step": 5}}}}}
+    asked = {3: HeldoutSpec(ema=0.05, step=3), 5: decode_evaluations([weak])[0]}
+    for step, spec in asked.items():
         with pytest.raises(UserError, match=f"ema requires a snapshot at step {step}"):
-            check_ema(kept, HeldoutSpec(ema=0.05, step=step))
+            check_ema(run, spec)

@@ -172,14 +172,18 @@ def check_solver(run: RunSpec, sampler: SamplerSpec) -> None:
 
 
 def check_ema(run: RunSpec, evaluation: EvaluationSpec) -> None:
-    """Refuse a length of which `run` keeps no snapshot at the step."""
-    last, step = run.train.steps, evaluation.step
-    kept = run.train.ema.snapshot_steps(last)
-    if evaluation.ema is not None and (last if step is None else step) not in kept:
-        raise UserError(
-            f"evaluate: ema requires a snapshot at step {step or last}. Try"
-            " train.ema.snapshots=32 and one of its steps."
-        )
+    """Refuse a length of which `run` keeps no snapshot at a step whose weights are asked for."""
+    if evaluation.ema is None:
+        return
+    last = run.train.steps if evaluation.step is None else evaluation.step
+    sampler = evaluation.sampler if isinstance(evaluation, SamplesSpec) else SamplerSpec()
+    kept = run.train.ema.snapshot_steps(run.train.steps)
+    for step in {last, *(branch.step or last for branch in sampler.guidance.branches)}:
+        if step not in kept:
+            raise UserError(
+                f"evaluate: ema requires a snapshot at step {step}. Try train.ema.snapshots=32"
+                " and one of its steps."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,8 @@ import pandas as pd
 import pytest
 
 from tread_lab.analysis.figures.curves import (
-    Curves,
-    best_rate,
     cost_to_reach,
     over_training,
-    rates_caption,
     time_to_equal,
 )
 from tread_lab.analysis.figures.curves import factors_caption as factor_caption
@@ -24,18 +21,6 @@ def test_cost_to_reach_interpolates_logarithms() -> None:
     assert cost_to_reach(curve, 2.0) == pytest.approx(10)
     assert np.isnan(cost_to_reach(curve, 3.5)) and np.isnan(cost_to_reach(curve, 0.5))
     assert cost_to_reach(curve[::-1], 2.0) == pytest.approx(10)
-
-
-def three_rates(metric: str) -> Curves:
-    """One route at three rates: -1 at 0.25, +2 at 0.5."""
-    return Curves(metric, bare_rows(curve="2->8", x=[0, 0.25, 0.5], value=[0, -1.0, 2.0]))
-
-
-@pytest.mark.parametrize(("metric", "best"), [("delta/fid@10k", 1), ("delta/is@10k", 2)])
-def test_less_or_more_is_better(metric: str, best: int) -> None:
-    found = best_rate(three_rates(metric))
-    assert found is not None and found["x"] == 0.25 * best
-    assert rates_caption(three_rates(metric)).startswith(f"Best is s = {0.25 * best:g} on 2→8:")
 
 
 METRIC = "fd[x]@1k"

@@ -9,7 +9,6 @@ import pytest
 from tests.synthetic import FD
 from tread_lab.analysis.figures.pareto import (
     guidance_front,
-    pareto,
     pareto_front,
 )
 from tread_lab.records.metric_names import SAMPLE_FLOPS
@@ -21,15 +20,6 @@ def test_front_is_what_none_beats() -> None:
     value = np.array([5.0, 4.0, 3.0, 3.0, 1.0])
     assert list(pareto_front(cost, value)) == [True, False, True, False, True]
     assert list(pareto_front(cost, -value, lower=False)) == [True, False, True, False, True]
-
-
-def test_child_costs_what_both_did(metered_frame: pd.DataFrame) -> None:
-    own = {"cost/train_flops": [8.0, 4.0, 4.0, 5.0, 6.0, 1.0]}
-    family = {"cost/family_flops": [8.0, 4.0, 4.0, 5.0, 6.0, 16.0]}
-    assert pareto(metered_frame.assign(**own)).rows["cost"].iloc[-1] == 0.125
-    whole = pareto(metered_frame.assign(**own, **family))
-    assert whole.rows["cost"].tolist() == [1.0, 0.5, 0.5, 0.625, 0.75, 2.0]
-    assert whole.heading == "training FLOPs with parents relative to dense"
 
 
 SETTINGS = ("", " w=1.5", " w=2", " w=2 SG(0.5/0.9)")

@@ -16,7 +16,6 @@ from tread_lab.analysis.figures.pareto import pareto
 from tread_lab.analysis.figures.placements import (
     chance_of_order,
     order_text,
-    panels,
     placements,
     published_placements,
     routes,
@@ -43,18 +42,6 @@ def test_placements_equal_the_true_differences(paper_frame: pd.DataFrame) -> Non
     assert placements(frame, FD).rows.loc[gaps.best, "state"] == "unmeasured"
     dense = frame[frame["role"] == "baseline"].assign(role="trial", baseline=frame["run"])
     assert routes(placements(pd.concat([frame, dense]), FD)) == routes(gaps)
-
-
-def test_panels_split_a_second_axis(seeds_frame: pd.DataFrame) -> None:
-    with pytest.raises(UserError, match=r"0->4 s=0\.5 and 0->4 s=0\.75"):
-        placements(seeds_frame, "gap/heldout")
-    found = panels(seeds_frame)
-    assert [name for name, _ in found] == ["rate=0.5", "rate=0.75"]
-    assert all((part["role"] == "baseline").sum() == 3 for _, part in found)
-    assert sum((part["role"] == "trial").sum() for _, part in found) == 24
-    whole = seeds_frame.assign(routes=seeds_frame["route"])
-    whole.attrs |= {"axes": ["routes", "rate"]}
-    assert [name for name, _ in panels(whole)] == ["rate=0.5", "rate=0.75"]
 
 
 @pytest.mark.parametrize(

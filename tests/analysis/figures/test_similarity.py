@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.synthetic import Synthetic, similarity_matrix, write_sweep
 from tread_lab.analysis.figures.similarity import (
     similarities,
-    window_means,
 )
 from tread_lab.config import SimilaritySpec
 from tread_lab.results import trials_frame
@@ -27,11 +25,3 @@ def test_matrices_are_of_the_planned_evaluation(tmp_path: Path) -> None:
         frame.attrs["evaluations"] = planned
         dense, route = similarities(lab, frame)
         assert np.array_equal(dense.mean, similarity_matrix(None)) and route.routes == ((2, 8),)
-
-
-def test_window_means_of_known_blocks() -> None:
-    matrix = np.full((6, 6), 0.2)
-    matrix[1:4, 1:4] = 0.9
-    np.fill_diagonal(matrix, 1.0)
-    assert window_means(matrix, (2, 3)) == pytest.approx((0.9, 0.2))
-    assert np.isnan(window_means(similarity_matrix((5, 11)), (5, 11))[1])  # nothing to cross
