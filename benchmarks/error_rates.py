@@ -89,14 +89,19 @@ def worse_than_best(gaps_SK: Array) -> NDArray[np.bool_]:
     return worse
 
 
-def better_than_dense(gaps_SK: Array) -> bool:
-    """Return whether the cell of the lowest mean is called better than dense, as answers do."""
+def better_than_dense(gaps_SK: Array, started: int | None = None) -> bool:
+    """Return whether the cell of the lowest mean is called better than dense, as answers do.
+
+    Args:
+        started: cells, those without a result included; by default those at hand.
+    """
     best = gaps_SK.mean(axis=0).argmin()
     own = gaps_SK[:, best]
     if own.mean() + half_width(own.std(ddof=1), len(own)) >= 0:
         return False
     with_dense_SK = np.insert(-gaps_SK, 0, 0.0, axis=1)
-    better = worse_over_seeds(with_dense_SK, chosen=False, cells=with_dense_SK.shape[1])
+    cells = (started or gaps_SK.shape[1]) + 1
+    better = worse_over_seeds(with_dense_SK, chosen=False, cells=cells)
     return better is not None and bool(better[best + 1])
 
 

@@ -48,21 +48,24 @@ SMALL = 1400  # bytes below which nothing is compressed
 LEAVE = 2  # seconds that answers under way have when the server ends
 
 
+Reader = Callable[[Lab, str], dict[str, Any]]
+
+
 class Pages:
     """What the server answers; a sweep is read again when its records have changed."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
-        self._read: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._read: dict[tuple[Reader, str], tuple[str, dict[str, Any]]] = {}
         self._lock = threading.Lock()
 
-    def sweep(self, name: str) -> dict[str, Any]:
-        """Return the contents of a sweep as its records are now."""
+    def read(self, name: str, reader: Reader = contents) -> tuple[str, dict[str, Any]]:
+        """Return a version of the records of a sweep, and what a reader makes of them."""
         with self._lock:
             version = self.version(name)
-            if self._read.get(name, ("",))[0] != version:
-                self._read[name] = version, contents(self.lab, name)
-            return self._read[name][1]
+            if self._read.get((reader, name), ("",))[0] != version:
+                self._read[reader, name] = version, reader(self.lab, name)
+            return self._read[reader, name]
 
     def version(self, name: str) -> str:
         """Return a digest of the times of all that the page of a sweep is made from."""
@@ -75,7 +78,17 @@ class Pages:
         return digest(repr(times))
 
     def index(self) -> Response:
-        lines = sweep_lines(self.lab)
+        """Answer a line for each sweep, the newest first; of one that cannot be read, why."""
+        lines = list[dict[str, Any]]()
+        for name in self.lab.sweeps():
+            try:
+                lines.append(dict(self.read(name, sweep_line)[1]))
+            except UserError as error:
+                unread = {"question": str(error), "states": "", "best": "", "at": 0}
+                lines.append({"name": name, **unread})
+        for line in lines:
+            line["age"] = f"{duration(time.time() - line['at'])} ago" if line["at"] else ""
+        lines.sort(key=lambda line: -line["at"])
         return _html(render("sweeps.html.jinja", sweeps=lines, root=self.lab.root.name))
 
     def page(self, name: str, part: str = "") -> Response:
@@ -83,13 +96,13 @@ class Pages:
         anything beside the progress has changed."""
         if part not in ("", "main", "progress"):
             raise UserError(f"no part {part}")
-        now = self.sweep(name)
+        version, now = self.read(name)
         found = {**now, "progress": progress(self.lab, now["frame"], now["plan"])}
         text = render(PAGE, **found, live=True, assets=None, fragment=part, panels=[])
-        return _html(text, ETag=f'"{self._read[name][0]}"')
+        return _html(text, ETag=f'"{version}"')
 
     def cell(self, name: str, number: str) -> Response:
-        now = self.sweep(name)
+        _, now = self.read(name)
         if not number.isdecimal() or int(number) >= len(now["numbers"]):
             raise UserError(f"no cell {number}; the sweep has {len(now['numbers'])}")
         found = panel(self.lab, now["plan"], now["frame"], int(number), embed=False)
@@ -193,20 +206,7 @@ def _failure(_: Request, error: Exception) -> Response:
     return PlainTextResponse(f"error in the dashboard: {text}", 500)
 
 
-def sweep_lines(lab: Lab) -> list[dict[str, Any]]:
-    """Return a line for each sweep, the newest first; of one that cannot be read it says why."""
-    lines = []
-    for name in lab.sweeps():
-        try:
-            lines.append(_line(lab, name))
-        except UserError as error:
-            lines.append({"name": name, "question": str(error), "states": "", "best": "", "at": 0})
-    for line in lines:
-        line["age"] = f"{duration(time.time() - line['at'])} ago" if line["at"] else ""
-    return sorted(lines, key=lambda line: -line["at"])
-
-
-def _line(lab: Lab, name: str) -> dict[str, Any]:
+def sweep_line(lab: Lab, name: str) -> dict[str, Any]:
     """Return question, states, best gap with its interval, and when the sweep was planned."""
     plan, frame = lab.sweep(name).plan(), trials_frame(lab, name)
     states, key = Counter(map(str, frame.drop_duplicates("run")["state"])), ranking_key(frame)

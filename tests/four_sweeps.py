@@ -1,10 +1,8 @@
-"""Synthetic sweeps: the paper's placements with every kind of ending, seeds, budgets, stages."""
+"""Synthetic sweeps: the paper's placements with every kind of ending, seeds, budgets."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,6 @@ import pandas as pd
 import pytest
 
 from tests.synthetic import Synthetic, write_sweep
-from tread_lab.config import UserError
-from tread_lab.config.errors import shown
 from tread_lab.records.lab import Lab
 from tread_lab.results import trials_frame
 
@@ -52,22 +48,6 @@ def seeds_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 def seeds_frame(seeds_lab: Lab) -> pd.DataFrame:
     """The rows of `seeds_lab`."""
     return trials_frame(seeds_lab, "placement")
-
-
-@pytest.fixture(scope="session")
-def stages_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Two routes of two seeds, measured at three steps."""
-    sweep = Synthetic(
-        name="stages",
-        routes=((2, 8), (0, 10)),
-        seeds=(0, 1),
-        stages=(100, 200),
-        guided=True,
-        history=False,
-        similarity=False,
-        specs=True,
-    )
-    return write_sweep(tmp_path_factory.mktemp("stages"), sweep)
 
 
 def made_frame(*cells: str, **columns: list[Any]) -> pd.DataFrame:
@@ -121,44 +101,9 @@ def budget_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return write_sweep(tmp_path_factory.mktemp("budget"), sweep)
 
 
-@pytest.fixture(scope="session")
-def budget_frame(budget_lab: Lab) -> pd.DataFrame:
-    """The rows of `budget_lab`."""
-    return trials_frame(budget_lab, "budget")
-
-
-@pytest.fixture(params=["paper", "seeds", "budget", "stages"])
-def one_of_four(request: pytest.FixtureRequest) -> tuple[str, Lab, str]:
-    """Each of the four labs in turn, with the name of its file and of its only sweep."""
-    lab: Lab = request.getfixturevalue(f"{request.param}_lab")
-    (sweep,) = lab.sweeps()
-    return request.param, lab, sweep
-
-
 def same_as_stored(path: Path, text: str) -> None:
     """Compare a text with that of a file."""
     if "RENEW_SCREENS" in os.environ:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert text == path.read_text(), f"RENEW_SCREENS=1 renews {path.name}"
-
-
-def outcome(make: Callable[..., Any], *what: Any, **how: Any) -> str:
-    """Return what is made as a text, or the line that refuses it."""
-    try:
-        return repr(make(*what, **how))
-    except UserError as error:
-        return f"refused: {error}"
-
-
-def outcomes(make: Callable[[Any], Any], values: Iterable[Any]) -> str:
-    """Return what is made of each value, and each refusal once with all the values that it met."""
-    made, refused = list[str](), dict[str, list[str]]()
-    for value in values:
-        text, written = outcome(make, value), repr(value)
-        if text.startswith("refused"):
-            quoted = rf"(?<![\w.]){re.escape(shown(value))}(?![\w.])"
-            refused.setdefault(re.sub(quoted, "_", text), []).append(written)
-        else:
-            made.append(written if text == written else f"{written} as {text}")
-    return "; ".join([*made, *(f"{', '.join(own)} {text}" for text, own in refused.items())])

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import shlex
 import subprocess
 import sys
-import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import tread_lab
-from tread_lab.cli.main import COMMANDS, EXAMPLES, main, parse
+from tread_lab.cli.main import COMMANDS, main, parse
 from tread_lab.cli.options import (
     DONE,
     EXIT_CODES,
     INTERRUPTED,
     UNFINISHED,
-    not_negative,
-    positive,
 )
 from tread_lab.config.errors import Unavailable, UserError
 
@@ -68,40 +62,6 @@ def test_every_command_has_an_example_that_parses(name: str) -> None:
     assert inspect.signature(COMMANDS[name]).bind(**options)
 
 
-@pytest.mark.parametrize(
-    ("read", "values", "refused"),
-    [
-        (not_negative, {"0": 0.0, "0.5": 0.5}, ["-0.1", "inf", "nan", "x"]),
-        (positive, {"1": 1, "20": 20}, ["0", "-1", "1.5", ""]),
-    ],
-)
-def test_a_number_out_of_its_range_is_refused(
-    read: Callable[[str], object], values: dict[str, object], refused: list[str]
-) -> None:
-    assert {text: read(text) for text in values} == values
-    for text in refused:
-        with pytest.raises((argparse.ArgumentTypeError, ValueError)):
-            read(text)
-
-
-def test_the_examples_of_the_first_page_parse() -> None:
-    lines = [line.strip() for line in EXAMPLES.splitlines() if line.startswith("  tread-lab")]
-    assert len(lines) > 5
-    for line in lines:
-        parse(shlex.split(line.split("   ")[0].removeprefix("tread-lab ")))
-
-
-def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(["--version"])
-    assert left.value.code == 0
-    python = ".".join(map(str, sys.version_info[:3]))
-    expected = f"tread-lab {tread_lab.__version__}, Python {python}"
-    assert capsys.readouterr().out == f"{expected}\n"
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
-    assert project["project"]["version"] == tread_lab.__version__
-
-
 def test_help_and_documentation_explain_every_exit_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -117,11 +77,6 @@ def test_help_and_documentation_explain_every_exit_code(
     assert {UserError.exit_code, Unavailable.exit_code, DONE, UNFINISHED, INTERRUPTED} == set(
         EXIT_CODES
     )
-
-
-def test_overrides_may_stand_anywhere() -> None:
-    options = parse(["sweep", "x.yaml", "a=1", "--plan", "b=2", "--name", "n", "c=3"])
-    assert options.overrides == ["a=1", "b=2", "c=3"] and options.plan and options.name == "n"
 
 
 def test_a_reader_that_leaves_early_is_no_failure() -> None:

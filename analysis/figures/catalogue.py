@@ -24,13 +24,8 @@ from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import HELDOUT_LOSS, TRAIN_LOSS
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.results import (
-    equal_steps_frame,
-    history_frame,
-    ranking_key,
-    training_frame,
-    trials_frame,
-)
+from tread_lab.results import history_frame, ranking_key
+from tread_lab.results.runs import SweepReader
 
 KINDS = (
     placements.grids,
@@ -99,11 +94,9 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
 
 def sweep_records(lab: Lab, folder: SweepFolder) -> SweepRecords:
     """Return what all figures of a sweep are drawn from."""
-    frame = trials_frame(lab, folder)
+    reader = SweepReader.of(lab, folder)
     history = history_frame(lab, folder, keys=[TRAIN_LOSS])
-    training = training_frame(lab, folder, frame)
-    equal_steps = equal_steps_frame(lab, folder)
-    return SweepRecords(lab, frame, history, training, equal_steps)
+    return SweepRecords(lab, reader.trials(), history, reader.training(), reader.equal_steps())
 
 
 def all_figures(records: SweepRecords) -> Iterator[Drawn]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tread_lab.backbones.rwkv import bi_wkv, ordered_sums, shift
+from tread_lab.backbones.rwkv import bi_wkv, shift
 
 
 def sequential(decay_D: Tensor, first_D: Tensor, k_BND: Tensor, v_BND: Tensor) -> Tensor:
@@ -40,11 +40,6 @@ def test_running_sums_equal_the_sequential_sum(N: int) -> None:
     for slope, want in zip(slopes, wanted):
         want = torch.zeros_like(slope).double() if want is None else want
         torch.testing.assert_close(slope.double(), want, rtol=1e-5, atol=1e-5)
-
-
-def test_ordered_sums_are_running_sums() -> None:
-    y = torch.randn(2, 3, 37, 6)
-    torch.testing.assert_close(ordered_sums(y), y.cumsum(2))
 
 
 def test_large_keys_stay_finite_and_exact() -> None:

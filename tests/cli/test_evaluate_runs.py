@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from tests.pretender import ended_run
 from tests.sweep.plans import DEEP, plan_of, tiny
-from tread_lab.cli import evaluate_runs as evaluate
 from tread_lab.cli.evaluate_runs import named_evaluations, to_measure
 from tread_lab.cli.main import main
 from tread_lab.config import UserError, decode, encode
-from tread_lab.config.errors import Unavailable
 from tread_lab.config.evaluation import (
     EvaluationDefaults,
     SamplerSpec,
@@ -27,7 +22,7 @@ from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.data.content import sha256
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_state import ProcessLost, RunState
+from tread_lab.records.run_state import RunState
 from tread_lab.sweep.plan import Plan, make_plan, store_plan
 
 USUAL = EvaluationDefaults(
@@ -95,79 +90,8 @@ def test_wrong_field_of_evaluation_is_one_line(words: list[str], message: str) -
     assert "\n" not in str(refusal.value)
 
 
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is measured, with which device and cache; nothing is."""
-    calls: list[Any] = []
-
-    def one(
-        folder: Any, spec: Any, device: torch.device, *, cache: Path, ranks: Any
-    ) -> Generator[tuple[int, int], None, dict[str, float]]:
-        calls.append((folder.name, spec.kind, spec.step, device.type, cache))
-        yield 1, 1
-        return {"heldout/loss": 0.25}
-
-    monkeypatch.setattr(evaluate, "measuring", one)
-    monkeypatch.setattr(evaluate, "check_measurable", lambda asked: None)
-    monkeypatch.setattr(evaluate, "open_evaluations", lambda measurements: [])
-    monkeypatch.setattr(torch, "set_num_threads", lambda n: calls.append(n))
-    return calls
-
-
-def evaluate_with(name: str, *evaluations: str, **options: Any) -> int:
-    how = {"gpus": None, "processes": None, "as_json": False, "device": "cpu", "threads": 3}
-    return evaluate.evaluate_runs(name, evaluations, None, **{**how, **options})
-
-
 def completed(lab: Lab) -> str:
     return ended_run(lab, tiny(steps=20), step=20).name
-
-
-def test_run_is_measured_as_named(
-    lab: Lab,
-    measured: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run = completed(lab)
-    lab.run("another").create(tiny())
-    how: dict[str, Any] = {"root": str(lab.root)}
-    named = ["heldout_loss", "heldout_loss at 50%"]
-    assert evaluate_with(run[:6], *named, **how) == 0
-    cache = lab.root / "cache"
-    assert measured == [
-        3, (run, "heldout_loss", None, "cpu", cache), (run, "heldout_loss", 10, "cpu", cache)
-    ]  # fmt: skip
-    assert capsys.readouterr().out.splitlines() == [
-        f"{run} heldout_loss: heldout/loss 0.2500", f"{run} heldout_loss at 10: heldout/loss 0.2500"
-    ]  # fmt: skip
-    assert evaluate_with(run[:6], *named, **how, as_json=True) == 0
-    row = {"run": run, "evaluation": "heldout_loss"}
-    assert json.loads(capsys.readouterr().out) == [
-        {**row, "heldout/loss": 0.25}, {**row, "step": 10, "heldout/loss": 0.25}
-    ]  # fmt: skip
-    with pytest.raises(UserError, match=r"RUN heldout_loss fd@1k`$"):
-        evaluate_with(run[:6], **how)
-
-
-def test_one_mistake_is_raised_at_the_end(
-    lab: Lab, measured: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, one = completed(lab), evaluate.measuring
-
-    def failing(folder: Any, spec: Any, *what: Any, **how: Any) -> Any:
-        if spec.step == 15:
-            raise ProcessLost("process 1 has ended")
-        if spec.step == 10:
-            raise UserError("no such step")
-        return one(folder, spec, *what, **how)
-
-    monkeypatch.setattr(evaluate, "measuring", failing)
-    with pytest.raises(UserError, match=r"^no such step"):
-        evaluate_with(run, "heldout_loss at 10", "heldout_loss", root=str(lab.root), as_json=True)
-    assert [call[2] for call in measured[1:]] == [None]
-    with pytest.raises(Unavailable, match=r"^process 1 has ended; the same command goes on$"):
-        evaluate_with(run, "heldout_loss at 15", "heldout_loss", root=str(lab.root))
 
 
 def test_completed_runs_of_sweep_are_measured(lab: Lab) -> None:
@@ -180,26 +104,6 @@ def test_completed_runs_of_sweep_are_measured(lab: Lab) -> None:
     found, _ = to_measure(lab, "budgeted", [], None)
     assert [folder.name for folder, _ in found] == [plan.tasks[0].run, plan.tasks[2].run]
     assert [spec.kind for spec in found[0][1]] == ["heldout_loss"]
-
-
-def test_named_steps_are_those_of_the_run(lab: Lab) -> None:
-    run = completed(lab)
-    ((_, specs),), _ = to_measure(lab, run, ["heldout_loss at 5, 50%, end"], None)
-    assert {spec.step for spec in specs} == {5, 10, None}
-    with pytest.raises(UserError, match="21"):
-        to_measure(lab, run, ["heldout_loss at 21"], None)
-
-
-def test_exported_weights_need_no_lab(
-    in_folder: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(UserError, match=r"absent is no such folder"):
-        evaluate_with(completed(lab), "fid@1k", root="absent")
-    monkeypatch.setattr(evaluate.RunFolder, "exported", True)
-    ((folder, (spec,)),), _ = to_measure(lab, ".", ["fid@1k"], "imagenet512")
-    assert folder.path.resolve() == in_folder
-    assert isinstance(spec, SamplesSpec) and spec.reference is not None
-    assert spec.reference.name == "imagenet512"
 
 
 @pytest.mark.parametrize("command", ["evaluate", "sweep", "train"])
@@ -217,13 +121,3 @@ def test_changed_reference_file_is_refused(
     file.write_bytes(b"other")
     assert main([command, *words.get(command, planned), "--root", str(lab.root)]) == 2
     assert "which evaluations of this lab compare with under" in capsys.readouterr().err
-
-
-def test_exported_weights_are_measured_at_their_step(lab: Lab) -> None:
-    folder = lab.run(completed(lab))
-    (folder.path / "model.safetensors").touch()
-    ((_, (probe,)),), usual = to_measure(lab, str(folder.path), ["heldout_loss"], None)
-    assert probe == usual.heldout_loss
-    for named in ([], ["heldout_loss at 5"]):
-        with pytest.raises(UserError, match="name what to measure"):
-            to_measure(lab, str(folder.path), named, None)

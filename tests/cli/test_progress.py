@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.pretender import Pretender
 from tests.sweep.plans import tiny
-from tread_lab.cli import progress
-from tread_lab.cli.progress import Bars, TasksDone, tasks_progress
+from tread_lab.cli.progress import Bars, TasksDone
 from tread_lab.config import decode
 from tread_lab.config.evaluation import HeldoutSpec
 from tread_lab.cost.training import cost
@@ -53,31 +50,3 @@ def test_earlier_sessions_count_as_done(lab: Lab) -> None:
     work.record(report(fresh, "completed", 6))
     total = task_flops(half) + task_flops(fresh)
     assert share(bars) == pytest.approx(1 - evaluation_flops_left(lab, half) / total)
-
-
-def test_runs_of_a_search_replace_the_foreseen(lab: Lab) -> None:
-    foreseen, found = Task(tiny(steps=1000)), Task(tiny(steps=1000, seed=1))
-    bars = Bars()
-    work = TasksDone(bars, [foreseen], lab, [found])
-    work.record(report(found, "train", 500))
-    assert share(bars) == pytest.approx(0.5)
-    work.record(report(found, "completed", 1000))
-    assert share(bars) == 1 and work.counts() == "1/1 ended: 1 completed"
-
-
-def test_log_has_lines_and_pages_the_time_left(
-    lab: Lab, clock: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress.notices, "get_time", lambda: clock.now)
-    task, page = Task(tiny(steps=10)), lab.root / "time_left"
-    lab.root.mkdir(exist_ok=True)
-    with tasks_progress([task], lab, labels={task.run: "first"}, page=page) as watch:
-        for step in range(1, 5):
-            clock.now += 15
-            watch(report(task, "train", step))
-        assert page.read_text() == "2 min"
-        watch(report(task, "failed", 4))
-    assert not page.exists()
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "20%, 0/1 ended, 2 min left"
-    assert lines[-1] == "first: failed, loss 0.5000 (1/1 ended: 1 failed)"

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -41,40 +37,6 @@ def in_bash(text: str, expression: str) -> list[str]:
     return done.stdout.split("\0")[:-1]
 
 
-def called(text: str, name: str, *words: object, **variables: object) -> str:
-    """What a function of a batch file prints."""
-    found = re.search(rf"^{name}\(\).*?^}}", text, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    given = "\n".join(f"{key}={shlex.quote(str(value))}" for key, value in variables.items())
-    code = f"{given}\n{found[0]}\n{name} {' '.join(map(str, words))}"
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-@pytest.mark.parametrize(
-    ("written", "kept"),
-    [
-        ("runs/a/checkpoints/step-00000010-0.safetensors", True),
-        ("runs/a/evaluations/b/parts/0.npz", True),
-        ("runs/a/result.json", True),
-        ("runs/a/log.jsonl", False),
-        ("sweeps/small/time_left", False),
-    ],
-)
-def test_job_continues_while_it_progresses(
-    written: str, kept: bool, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    begun, path = place / "lab/begun", place / "lab" / written
-    for each in (begun, path):
-        each.parent.mkdir(parents=True, exist_ok=True)
-        each.touch()
-    os.utime(begun, (1e9, 1e9))
-    text = printed(capsys, *ASKED)
-    assert called(text, "progress", lab=place / "lab", begun=begun) == (str(path) if kept else "")
-    os.utime(path, (1e9 - 9, 1e9 - 9))  # by an earlier job
-    assert called(text, "progress", lab=place / "lab", begun=begun) == ""
-
-
 QUESTION = 'question="Who\'s $HOME, `id`?"'
 
 
@@ -102,30 +64,3 @@ def test_wrong_batch_file_is_one_line(
     assert main(["submit", "slurm", "small.yaml", *ASKED, *words]) == 2
     out, err = capsys.readouterr()
     assert line in err and err.count("\n") == 1 and not out
-
-
-@pytest.mark.parametrize(
-    ("words", "row", "text"),
-    [
-        ("", 0, "experiment tiny, 64 tokens"),
-        ("--model DiT-S/2", 0, "experiment b2_imagenet256, 256 tokens"),
-        ("--model DiT-S/2", 1, "model DiT-S/2"),
-        ("s2_imagenet256", 0, "experiment s2_imagenet256, 256 tokens"),
-        ("tiny --route 2->8_by_rows", 2, "routes 2->8 by rows at rate 0.5"),
-    ],
-)
-def test_cost_takes_models_at_imagenet(
-    words: str, row: int, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["cost", *(word.replace("_by_", " by ") for word in words.split())]) == 0
-    assert " ".join(capsys.readouterr().out.splitlines()[row].split()) == text
-
-
-def test_json_cost_follows_routes(capsys: pytest.CaptureFixture[str]) -> None:
-    found = []
-    for words in ("--route 2->8 --rate 0.5", "--route 2->8 --rate 0.25", "routes=[]"):
-        assert main(["cost", "tiny", "--json", *words.split()]) == 0
-        found.append(json.loads(capsys.readouterr().out)["train_flops"])
-    assert len(set(found)) == 3
-    assert main(["cost", "--model", "LightningDiT-XL/1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["parameters"] == 674_961_824

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,20 +10,16 @@ from typing import Any
 import pytest
 
 from tests.pretender import Pretender, ended_run
-from tread_lab.cli import launch
 from tread_lab.cli.main import main
 from tread_lab.config import UserError
 from tread_lab.config.errors import Unavailable
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
-from tread_lab.records.sweep_folder import Judgement
 from tread_lab.sweep.planned_sweep import load_sweep
 from tread_lab.sweep.runner import InlineRunner, Interrupted
 
 OPTIONS = ["--root", "lab", "--executor", "inline", "--device", "cpu", "--tracker=none"]
 COMMAND = ["sweep", "s.yaml", "evaluate=[]", *OPTIONS]
-BOTH = "axes.route=['2->8','2->7']"
-RANDOM = "search={sampler: random, trials: 1, objectives: [cost/train_flops]}"
 
 
 @pytest.fixture(autouse=True)
@@ -106,29 +101,6 @@ def test_retry_reopens_failed_runs(pretended: Any, capsys: pytest.CaptureFixture
         assert {lab.run(run).state() for run in (first, second)} == {state}
 
 
-def test_refused_retry_leaves_failed_runs(pretended: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = ended(state=RunState.FAILED)
-
-    def refused(*what: object) -> None:
-        raise UserError("data: must exist")
-
-    monkeypatch.setattr("tread_lab.sweep.preflight.preflight", refused)
-    assert main([*COMMAND, "--retry-failed"]) == 2
-    runs = load_sweep("s.yaml", "evaluate=[]", path="lab").plan.tasks
-    assert {lab.run(task.run).state() for task in runs} == {RunState.FAILED}
-
-
-def test_plan_of_retry_counts_failed_runs(
-    pretended: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ended(state=RunState.FAILED)
-    plan = [*COMMAND, BOTH, "--retry-failed", "--plan"]
-    assert main([*plan, "hours=1"]) == 0
-    assert "hours: 1 h (0 h spent)" in " ".join(capsys.readouterr().out.split())
-    assert main([*plan, RANDOM]) == 0
-    assert "running 1 failed run again" in capsys.readouterr().err, "the baseline"
-
-
 def test_plan_writes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -139,44 +111,6 @@ def test_plan_writes_nothing(
     shown = [main([*command, "--plan", "--json"]) or capsys.readouterr().out for _ in range(2)]
     assert shown[0] == shown[1] and json.loads(shown[0])["counts"]["runs"] == 2
     assert not Path("lab").exists()
-
-
-def test_impossible_search_is_refused_in_plan(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of none of its cells is it certain that it will run."""
-    monkeypatch.setattr("tread_lab.hardware.CPU", ("fp32",))
-    command = [word for word in COMMAND if word != "evaluate=[]"]
-    searched = [*command, "--plan", RANDOM, "baseline=null"]
-    for words, said in (
-        (["axes.precision=[fp32,bf16]"], "has no bf16; choose one of fp32"),
-        (
-            ["axes.train.lr=[0.1,0.2]", "stop_early={grace: 99999}"],
-            "stop_early.grace: must be at most",
-        ),
-    ):
-        assert main([*searched, *words]) == 2 and said in capsys.readouterr().err
-
-
-def test_sweep_continues_with_more_hours(
-    pretended: Any,
-    drawn: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    followed: list[str] = []
-    monkeypatch.setattr(
-        launch, "tracked", lambda lab, name, tracker, say: followed.append(tracker) or nullcontext()
-    )
-    mlflow = [word for word in COMMAND if word != "--tracker=none"]
-    assert main([*mlflow, BOTH, "hours=1e-9"]) == 0
-    assert not pretended.done and followed == ["mlflow"]
-    said = "the hours of s are over: "
-    assert said in capsys.readouterr().err
-    assert main([*COMMAND, BOTH, "hours=2"]) == 0
-    assert len(pretended.done) == 3 and followed[1:] == ["none"] and drawn == ["s", "s"]
-    out, err = capsys.readouterr()
-    assert said not in err and "records: " in err and out.count("completed") == 3
 
 
 @pytest.mark.parametrize(
@@ -198,24 +132,5 @@ def test_mistake_of_run_follows_conclusion(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pretended.error = error
-    Lab.at("lab").sweep("s").add_judgement(Judgement("run", 5, 0.5))
     assert main(COMMAND) == code
     assert capsys.readouterr().err.splitlines()[-1] == line and drawn == ["s"] * concluded
-    assert Lab.at("lab").sweep("s").stopped() == {}, "and an interrupted run is shown as that"
-
-
-def test_hours_over_is_not_an_interruption(
-    pretended: Any, drawn: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    pretended.error = Interrupted()
-    assert main([*COMMAND, "hours=0.0000001"]) == 0
-    assert "interrupted" not in capsys.readouterr().err and drawn == ["s"]
-
-
-def test_baselines_come_before_longer_runs() -> None:
-    axes = {"route": ["2->8"], "train.steps": [100, 300]}
-    Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axes, "seeds": [0, 1]}))
-    planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
-    queue = launch._queue(planned.lab, planned.plan, planned.plan.open_tasks(planned.lab))
-    tasks = [task for _ in range(8) if (task := queue.next()) is not None]
-    assert [bool(task.spec.routes) for task in tasks] == [False] * 4 + [True] * 4

@@ -10,7 +10,6 @@ import pytest
 from tests.pretender import Pretender
 from tread_lab.cli.main import main
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_state import RunState
 from tread_lab.sweep.runner import InlineRunner
 from tread_lab.sweep.task import TaskQueue
 
@@ -105,33 +104,3 @@ def test_parents_run_before_with_options(
     folder = Lab.at("lab").run(child.run)
     folder.reopen()
     assert main(command) == 0 and tasks[7:] == [child]
-
-
-@pytest.mark.parametrize(
-    ("state", "words", "code", "after"),
-    [
-        (RunState.DIVERGED, [], 0, RunState.DIVERGED),
-        (RunState.FAILED, [], 1, RunState.FAILED),
-        (RunState.FAILED, ["--retry-failed"], 0, RunState.COMPLETED),
-    ],
-)
-def test_failed_run_is_retried_on_request(
-    state: RunState,
-    words: list[str],
-    code: int,
-    after: RunState,
-    in_folder: Path,
-    tasks: list[Any],
-) -> None:
-    assert main([*SMALL, HELDOUT, *HOW]) == 0
-    folder = Lab.at("lab").run(tasks[1].run)
-    folder.reopen()
-    folder.finish(state, step=1, kind="exception" if state is RunState.FAILED else "")
-    assert main([*SMALL, HELDOUT, *HOW, *words]) == code and folder.state() is after
-
-
-def test_unmeasured_run_is_unfinished(
-    in_folder: Path, tasks: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tread_lab.records.run_folder.EvaluationFolder.write", lambda *what: None)
-    assert main([*SMALL, HELDOUT, *HOW]) == 1

@@ -23,7 +23,6 @@ from tread_lab.config import (
     encode,
     signature,
 )
-from tread_lab.config.errors import lookup, suggest
 
 TRAIN = st.fixed_dictionaries(
     {},
@@ -180,13 +179,3 @@ def test_all_mistakes_are_named_at_once() -> None:
     assert pickle.loads(pickle.dumps(error.value)).args == error.value.args
     assert error.value._render_traceback_() == [*error.value.args]
     assert error.value.at("e.yaml").args[0] == "e.yaml: init_from.run: missing key 'model'"
-
-
-def test_near_name_is_suggested() -> None:
-    assert suggest("rat", ["start", "rate"]) == ", did you mean 'rate'?"
-    assert suggest("batch_size", ["train.batch", "seed"]) == ", did you mean 'train.batch'?"
-    assert suggest("x.lr", ["train.lr"]) == ", did you mean 'train.lr'?"
-    assert suggest("x", ["b", "a"]) == " (known: a, b)" and suggest("x", []) == ""
-    assert lookup({"a": 1}, "a", "what") == 1
-    with pytest.raises(UserError, match=r"^what: unknown 'x' \(known: a, b\)$"):
-        lookup({"b": 1, "a": 2}, "x", "what")

@@ -14,7 +14,6 @@ from tread_lab.config.evaluation import (
     EvaluationDefaults,
     HeldoutSpec,
     SamplesSpec,
-    SimilaritySpec,
     at_steps,
     check_solver,
     decode_evaluations,
@@ -24,7 +23,6 @@ from tread_lab.config.metrics import (
     INCEPTION,
     METRICS,
     ReferenceSpec,
-    by_extractor,
     extractor_for,
 )
 from tread_lab.records.metric_names import sample_metric
@@ -98,19 +96,6 @@ def test_own_settings_precede_the_experiments() -> None:
     assert score.reference is None, "it compares with no real image"  # type: ignore[union-attr]
 
 
-def test_first_planned_probe_is_the_usual_one() -> None:
-    planned = ["heldout_loss at 5", {"heldout_loss": {"images": 64, "levels": 2, "pick": "even"}}]
-    usual = EvaluationDefaults().with_probes(decode_evaluations(planned[1:]))
-    asked = ["heldout_loss", {"heldout_loss": {"images": 8}}, "layer_similarity at 5"]
-    assert decode_evaluations(asked, usual) == (
-        HeldoutSpec(images=64, levels=2, pick="even"),
-        HeldoutSpec(images=8, levels=2, pick="even"),
-        SimilaritySpec(step=5),
-    )
-    first = EvaluationDefaults().with_probes(decode_evaluations(planned))
-    assert first.heldout_loss == HeldoutSpec(), "the first one, at whatever step"
-
-
 @pytest.mark.parametrize("source", ["fashion16", "latents"])
 def test_fid_has_inception_features_alone(source: str) -> None:
     assert extractor_for("fd_dinov2", source) == DINOV2
@@ -118,15 +103,6 @@ def test_fid_has_inception_features_alone(source: str) -> None:
         extractor = extractor_for(metric, source)
         name = sample_metric(metric, extractor, 1000, heldout=False)
         assert (extractor == INCEPTION) == (name == f"{metric}@1k")
-
-
-def test_metrics_are_grouped_by_extractor() -> None:
-    found = by_extractor(["fd", "fid", "precision", "is"], "fashion16")
-    assert found == {"fashion16-v1": ("fd", "precision"), INCEPTION: ("fid", "is")}
-    assert extractor_for("precision", "latents") == INCEPTION
-    for metric, said in (("fd", "'latents' has none; ask for fid"), ("recal", "'recall'")):
-        with pytest.raises(UserError, match=said):
-            extractor_for(metric, "latents")
 
 
 @pytest.mark.parametrize(

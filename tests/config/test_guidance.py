@@ -87,15 +87,6 @@ def test_rate_changes_over_sampling() -> None:
     assert decode(RateSpec, 0.5).at(0.3) == 0.5 and str(cosine) == "0.6->0"
 
 
-def test_rate_takes_own_or_given_routes() -> None:
-    own, given = guidance(SG), guidance({**SG, "routes": ["1->B-2"]})
-    assert [str(r) for r in routes_taken(run("2->8"), own)] == ["2->8"]
-    assert {str(*routes_taken(spec, given)) for spec in (run("2->8"), run())} == {"1->10"}
-    assert routes_taken(run("2->8"), guidance(2)) == ()
-    with pytest.raises(UserError, match=r"^guidance: routes: must say where to route a dense"):
-        routes_taken(run(), own)
-
-
 def test_unkept_checkpoint_is_refused_before_training() -> None:
     for branch in ("strong", "weak"):
         spec = guidance({"weight": 2, branch: {"step": 50}})
@@ -137,18 +128,3 @@ def test_dropped_path_requires_two_paths() -> None:
     assert routes_taken(sprint, drop) == sprint.routes
     with pytest.raises(UserError, match="path: dropped requires a network of two paths"):
         routes_taken(run("2->8"), drop)
-
-
-def test_inference_routes_must_fit_the_network() -> None:
-    with pytest.raises(UserError, match=r"guidance: routes\[0\].selection: must keep the rows"):
-        scan = {"backbone": "rwkv", "depth": 12, "width": 8}
-        routes_taken(run(model=scan), guidance({**SG, "routes": ["2->8"]}))
-    with pytest.raises(UserError, match=r"within blocks 0..11 of the network"):
-        routes_taken(run(), guidance({**SG, "routes": ["2->12"]}))
-    sprint, rows = run("2->8", bypass="sprint"), guidance({**SG, "routes": ["2->8 by rows"]})
-    with pytest.raises(UserError, match=r"with bypass sprint the end of the route is a part of"):
-        check_branches(sprint, guidance({**SG, "routes": ["1->8"]}), None)
-    strong = {"strong": {"rate": 0.5}, "weak": {"path": "dropped"}}
-    for routes in (rows, guidance({"weight": 3, **strong, "routes": ["2->8 by rows"]})):
-        assert [route.in_full for route in routes_taken(sprint, routes)] == ["2->8 by rows"]
-        check_branches(sprint, routes, None)

@@ -11,12 +11,9 @@ from tread_lab.config import RunSpec, decode, signature
 from tread_lab.config.cell import Trial
 from tread_lab.config.labels import (
     cell_label,
-    run_label,
     run_labels,
-    with_baseline_cells,
 )
-from tread_lab.config.load import load_experiment, load_sweep
-from tread_lab.config.sweep import SweepSpec
+from tread_lab.config.load import load_sweep
 from tread_lab.sweep.expand import expand
 
 MODEL = {"depth": 6, "width": 16, "heads": 2}
@@ -27,11 +24,6 @@ DEVICE = {"device": {"precisions": ["fp32", "tf32", "bf16", "fp16"]}}
 def trial(cell: dict[str, Any], role: str = "trial", seed: int = 0, **spec: Any) -> Trial:
     built = decode(RunSpec, {"model": MODEL, "seed": seed, **spec})
     return Trial(role, cell, seed, built, signature(built), None)
-
-
-def planned(**sweep: Any) -> tuple[Trial, ...]:
-    tree = decode(SweepSpec, {"experiment": "tiny", **sweep})
-    return expand(tree, load_experiment("tiny")).trials
 
 
 def route(start: int, end: int, **more: Any) -> dict[str, Any]:
@@ -67,91 +59,9 @@ def test_cell_label_tells_routes_and_axes(
     assert cell_label(trial(cell, "baseline", routes=routes)) == as_baseline
 
 
-ROUTED = {"model": MODEL, "routes": ["2->3"]}
-DENSE = {"model": MODEL, "init_from": {"run": ROUTED}}
-
-
-@pytest.mark.parametrize(
-    ("tree", "label"),
-    [
-        ({"model": MODEL}, "dense seed 0"),
-        ({**ROUTED, "bypass": "sprint"}, "2->3 s=0.5 sprint seed 0"),
-        (
-            {**ROUTED, "loss": "both", "repa": {"block": 1}, "seed": 4},
-            "2->3 s=0.5 loss both repa 0.5 at 1 seed 4",
-        ),
-        ({**ROUTED, "init_from": {"run": ROUTED}}, "2->3 s=0.5 seed 0"),
-        (DENSE, "2->3 s=0.5 then dense seed 0"),
-        ({**ROUTED, "init_from": {"run": DENSE}}, "2->3 s=0.5 then dense then 2->3 s=0.5 seed 0"),
-    ],
-)
-def test_run_label_tells_parents_and_bypass(tree: dict[str, Any], label: str) -> None:
-    assert run_label(decode(RunSpec, tree)) == label
-
-
-PARENT = "2->8 s=0.5, parent of 2->8 s=0.5 then dense"
-THEN = {"then": {"routes": [], "train": {"steps": 10, "warmup": 0}}}
-
-
-@pytest.mark.parametrize(
-    ("sweep", "labels"),
-    [
-        (
-            {"axes": {"precision": ["fp32", "bf16"], "route": ["2->8"]}},
-            [
-                *("2->8 s=0.5 precision=bf16", "2->8 s=0.5 precision=fp32"),
-                *("dense precision=bf16", "dense precision=fp32"),
-            ],
-        ),
-        (
-            {
-                "axes": {"route": ["2->8"], "train.lr": [0.001, 0.002]},
-                "variants": {"f": {"a": THEN}},
-                "baseline": None,
-            },
-            [
-                *(f"2->8 s=0.5 then dense f=a lr={lr}" for lr in (0.001, 0.002)),
-                *(f"{PARENT} f=a lr={lr}" for lr in (0.001, 0.002)),
-            ],
-        ),
-        (  # runs from which baselines start, too
-            {"axes": {"train.lr": [0.001, 0.002]}, "variants": {"f": {"a": THEN}}},
-            [
-                *("dense lr=0.001", "dense lr=0.002"),
-                *("dense, parent of dense lr=0.001", "dense, parent of dense lr=0.002"),
-            ],
-        ),
-        (  # a run that is trial and parent has the label of its trial
-            {
-                "axes": {"route": ["2->8"]},
-                "variants": {"f": {"none": {}, "more": THEN}},
-                "baseline": None,
-            },
-            ["2->8 s=0.5 f=none", "2->8 s=0.5 then dense f=more"],
-        ),
-    ],
-)
-def test_run_labels_tell_runs_apart(sweep: dict[str, Any], labels: list[str]) -> None:
-    assert sorted(run_labels(planned(**sweep)).values()) == [f"{own} seed 0" for own in labels]
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_sweeps_have_distinct_labels(name: str) -> None:
     _, spec, experiment = load_sweep(f"{name}.yaml", [])
     found = expand(spec, experiment, DEVICE, lambda run: run.train.steps)
     labels = run_labels(found.trials)
     assert len(set(labels.values())) == len(labels)
-
-
-def test_baseline_cell_has_shared_values() -> None:
-    pairs = [("fp32", "identity"), ("fp32", "v1_sum"), ("bf16", "v1_sum"), ("bf16", "identity")]
-    cells = [{"route": "2->8", "precision": p, "bypass.re_entry": r} for p, r in pairs]
-    found = with_baseline_cells(planned(trials=cells))
-    assert [t.cell for t in found[:2]] == [{"precision": "fp32"}, {"precision": "bf16"}]
-
-
-def test_computed_baselines_are_told_by_fields() -> None:
-    axes = {"route": ["0->1", "0->3"]}
-    trials = planned(fixed={"train.lr": "=0.01/length"}, axes=axes, seeds=[0, 1])
-    labels = [cell_label(t) for t in with_baseline_cells(trials) if t.role == "baseline"]
-    assert labels == ["dense lr=0.005", "dense lr=0.0025"] * 2

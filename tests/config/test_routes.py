@@ -8,62 +8,15 @@ from typing import Any
 import pytest
 
 from tests.four_sweeps import same_as_stored
-from tread_lab.config import RunSpec, UserError, decode
-from tread_lab.config.routes import RouteBypass, RouteSpec, block_index, check_selections
-from tread_lab.methods.maskdit.spec import MaskBypass
-from tread_lab.methods.mdt.spec import MdtBypass
-from tread_lab.methods.sprint.spec import SprintBypass
+from tread_lab.config import RunSpec, decode
+from tread_lab.config.routes import RouteSpec, block_index, check_selections
 
 MODEL = {"depth": 12, "width": 32, "heads": 2}
-SCAN = {"backbone": "rwkv", "depth": 4, "width": 32}
 
 
 def run(*routes: Any, **fields: Any) -> RunSpec:
     tree = {"model": MODEL, "train": {"steps": 100}, "routes": list(routes), **fields}
     return decode(RunSpec, tree)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"bypass": "sprint"},
-        {"bypass": {"re_entry": "v1_sum"}, "routes_until": 0.5},
-        {"routes_from": 5, "loss": "both"},
-        {"fp32_block": "j"},
-        {"routes": [{"start": 2, "end": 8, "rate": 0}]},
-        {"bypass": "mask", "routes": [{"start": 0, "end": "B-1", "rate": 0}]},
-    ],
-)
-def test_dense_run_forgets_settings_of_routes(fields: dict[str, Any]) -> None:
-    dense = run(**fields)
-    assert dense == run() and (dense.fp32_block, dense.routes_until) == ("off", None)
-    assert dense.phases == ((range(100), ()),) and dense.fp32_blocks == set()
-
-
-def test_weights_pass_between_bypasses_of_equal_parts() -> None:
-    one, two = [RouteSpec(start=0, end=3)], [RouteSpec(start=0, end=4)]
-    mask, mdt, sprint = MaskBypass(), MdtBypass(), SprintBypass()
-    assert RouteBypass().weights(one) == RouteBypass().weights(two)
-    assert mask.weights(one) == MaskBypass(adapter="xavier").weights(one)
-    assert mask.weights(one) != MaskBypass(depth=2).weights(one)
-    for bypass in (mdt, sprint):
-        assert bypass.weights(one) == bypass.weights(list(one)) != bypass.weights(two)
-    assert mdt.weights(one) != sprint.weights(one)
-    assert SprintBypass(path_drop=0.5).weights(one) == sprint.weights(one)
-
-
-@pytest.mark.parametrize(
-    ("route", "model", "said"),
-    [
-        ("0->11", MODEL, "needs a block after the route"),
-        ("1->9", MODEL, "mdt masks from block 0 on"),
-        ("0->2 by rows", SCAN, "rwkv has none"),
-    ],
-)
-def test_mdt_masks_from_block_0(route: str, model: dict[str, Any], said: str) -> None:
-    assert str(run("0->10", bypass="mdt").routes[0]) == "0->10"
-    with pytest.raises(UserError, match=said):
-        run(route, model=model, bypass="mdt")
 
 
 def test_spellings_of_a_route_agree() -> None:

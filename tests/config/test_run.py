@@ -11,9 +11,12 @@ import pytest
 from tests.four_sweeps import same_as_stored
 from tests.sweep.plans import tiny
 from tread_lab.config import RunSpec, TrainSpec, UserError, decode, encode
-from tread_lab.config.lengths import check_treatments, ema_notices
+from tread_lab.config.labels import run_label
+from tread_lab.config.lengths import check_treatments
 from tread_lab.config.recipe import EmaSpec
 from tread_lab.config.run import steps_alike
+from tread_lab.config.signature import signature
+from tread_lab.cost.training import cost
 from tread_lab.methods.repa.spec import RepaSpec
 
 STORED = Path(__file__).parent / "stored"
@@ -37,11 +40,21 @@ def test_phase_of_routes_is_settled_in_steps() -> None:
     assert decode(RunSpec, {**BASE, "train": {"steps": 0}}).phases == ()
 
 
-def test_parents_initialisation_is_not_inherited() -> None:
-    model = {"depth": 4, "width": 16, "heads": 2}
-    parent = {"model": {**model, "init": "official_code"}}
-    child = decode(RunSpec, {"model": model, "init_from": {"run": parent}})
-    assert child.ancestors == (decode(RunSpec, parent),)
+def test_rate_changes_in_equal_stages_of_exact_cost() -> None:
+    def run(rate: float, end: float | None = None, steps: int = 80) -> RunSpec:
+        route = {"start": 2, "end": 8, "rate": rate, "rate_end": end}
+        return decode(RunSpec, {**BASE, "routes": [route], "train": {"steps": steps}})
+
+    annealed, rates = run(0.5, 0.0), [0.5 * (7 - k) / 7 for k in range(8)]
+    assert [(part.start, part.stop) for part, _ in annealed.phases] == [
+        (k, k + 10) for k in range(0, 80, 10)
+    ]
+    assert [route.rate for _, (route,) in annealed.phases] == pytest.approx(rates)
+    stages = [run(rate, steps=10) for rate in rates]
+    assert cost(annealed).train_flops == sum(cost(stage).train_flops for stage in stages)
+    assert not steps_alike(encode(annealed)) and steps_alike(encode(run(0.5, 0.5)))
+    assert signature(run(0.5, 0.5)) == signature(run(0.5))
+    assert run_label(annealed).startswith("2->8 s=0.5->0")
 
 
 @pytest.mark.parametrize(("fp32_block", "blocks"), [("j", {8, 11}), ("j+1", {9}), ("off", set())])
@@ -89,9 +102,3 @@ def test_setting_without_effect_is_refused(changes: dict[str, Any], said: str) -
     for wrong in (run(**changes), child):
         with pytest.raises(UserError, match=said):
             check_treatments([run(), wrong])
-
-
-def test_share_of_initial_weights_is_said() -> None:
-    assert not list(ema_notices([run(train={"ema": 0.95})]))
-    (line,) = ema_notices([run(), run(train={"ema": 0.98})])
-    assert "30% of the initial weights" in line

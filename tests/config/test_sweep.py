@@ -88,12 +88,6 @@ def test_wrong_axes_are_refused_by_place(
         grid(axes, "axes")
 
 
-def test_early_stopping_requires_one_seed() -> None:
-    with pytest.raises(UserError, match=r"^stop_early: requires one seed, got 3"):
-        SweepSpec(experiment="tiny", seeds=(0, 1, 2), stop_early=StopEarlySpec())
-    assert SweepSpec(experiment="tiny", seeds=(4,), stop_early=StopEarlySpec()).stop_early
-
-
 def test_rungs_start_by_the_first_step() -> None:
     assert [StopEarlySpec().first_rung(steps) for steps in (1, 8, 9, 18, 900)] == [1, 1, 1, 2, 100]
     assert StopEarlySpec(grace=7).first_rung(3) == 7

@@ -85,20 +85,9 @@ def test_guidance_is_free_outside_its_interval() -> None:
     assert pass_flops(XL, shown) == 3 * 2 * 80 * dense, "a forecast has no levels"
 
 
-def test_dense_run_takes_given_routes() -> None:
-    given = {**SG_FLOPS, "routes": ["2->B-4"]}
-    assert sample_flops(XL.dense(), sampler(given)) == sample_flops(XL, sampler(SG_FLOPS))
-
-
 def test_dropped_path_skips_its_blocks() -> None:
     """Blocks 2 to 24 of 28 run for no token; the strong branch runs all."""
     spec = imagenet("XL", "2->24", process=FlowSpec(), bypass=SprintBypass())
     guidance = {"weight": 1.5, "weak": {"path": "dropped"}}
     dense = forward(256) + 256 * 2 * 1152**2  # with the fusion
     assert set(call_macs(spec, sampler(guidance))) == {dense + dense - 23 * block(256)}
-
-
-def test_rate_without_tokens_is_dense() -> None:
-    for rate, kept in ((0.003, 256), (0.004, 255), (0.75, 64)):  # of 256 tokens
-        guidance = {"weight": 1, "strong": {"rate": rate}}
-        assert set(call_macs(XL, sampler(guidance))) == {forward(kept)}

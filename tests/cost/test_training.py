@@ -9,56 +9,11 @@ from typing import Any
 import pytest
 
 from tests.train.runs import imagenet
-from tread_lab.config import DDPMSpec, ModelSpec, RunSpec, TrainSpec, decode
+from tread_lab.config import RunSpec, TrainSpec, decode
 from tread_lab.config.recipe import ExecutionSpec
 from tread_lab.cost import training
-from tread_lab.cost.blocks import block_cost
 from tread_lab.cost.report import report
 from tread_lab.cost.training import cost
-from tread_lab.methods.mdt.spec import BothLoss
-
-FIXED = DDPMSpec(learned_variance=False)
-RECOMMENDED = {"S": "2->8", "B": "2->8", "L": "2->20", "XL": "2->24"}  # i = 2, j = B - 4
-
-
-@pytest.mark.parametrize(
-    ("size", "trainable", "with_positions", "learn_sigma", "gmacs", "paper"),
-    [
-        ("S", 32_858_896, 32_957_200, 32_963_360, 6.056, 6.06),
-        ("B", 130_303_504, 130_500_112, 130_512_416, 23.005, 23.01),
-        ("L", 457_824_272, 458_086_416, 458_102_816, 80.698, 80.71),
-        ("XL", 674_816_272, 675_111_184, 675_129_632, 118.621, 118.64),
-    ],
-)
-def test_parameters_and_gflops_equal_the_paper(
-    size: str, trainable: int, with_positions: int, learn_sigma: int, gmacs: float, paper: float
-) -> None:
-    dense = report(imagenet(size))
-    macs = dense["learn_sigma"]["dense_macs"] / 1e9
-    assert round(macs, 3) == gmacs and macs == pytest.approx(paper, rel=1e-3)
-    assert dense["parameters"] == trainable
-    assert dense["parameters_with_positions"] == with_positions
-    assert dense["learn_sigma"]["parameters_with_positions"] == learn_sigma
-    for process, expected in ((DDPMSpec(), learn_sigma), (FIXED, with_positions)):
-        found = report(imagenet(size, process=process))
-        assert found["parameters_with_positions"] == expected
-
-
-@pytest.mark.parametrize(
-    ("size", "tokens", "expected"),
-    [
-        ("S", 4096, (1.275, 1.626, 2.030)),
-        ("B", 256, (1.178, 1.426, 1.793)),
-        ("L", 1024, (1.280, 1.736, 2.595)),
-        ("XL", 4096, (1.356, 1.950, 3.061)),
-    ],
-)
-def test_speed_ups_equal_the_paper(size: str, tokens: int, expected: tuple[float, ...]) -> None:
-    found = []
-    for rate in (0.25, 0.5, 0.75):
-        at = report(imagenet(size, RECOMMENDED[size], rate=rate))["resolutions"]
-        found += [round(row["speedup"], 3) for row in at if row["tokens"] == tokens]
-    assert tuple(found) == expected
 
 
 def test_speed_ups_of_other_placements() -> None:
@@ -80,13 +35,6 @@ def test_route_ends_are_inclusive() -> None:
     assert without_attention(imagenet("XL")) == close(114.42)
     branches = [imagenet("XL", "2->24", rate=rate) for rate in (0.5, 0.9)]
     assert sum(map(without_attention, branches)) == close(97.67)
-
-
-def test_executed_tokens_block_by_block() -> None:
-    assert cost(imagenet("S", "2->8")).tokens == (256, 256, *[128] * 7, 256, 256, 256)
-    assert cost(imagenet("S", "2->8", rate=0.3)).tokens[2] == 256 - 76  # floor(76.8)
-    assert cost(imagenet("S", "5->5")).tokens.count(128) == 1
-    assert cost(imagenet("S")).tokens == (256,) * 12
 
 
 def test_totals_follow_from_the_parts() -> None:
@@ -121,15 +69,6 @@ def test_memory_is_the_sum_of_parts(precision: str, low: int) -> None:
     assert found.memory_bytes == state + 8 * image
     whole = cost(imagenet("S", train=TrainSpec(batch=32), execution=ExecutionSpec(micro_batch=64)))
     assert whole.micro_batch == 32
-
-
-def test_second_pass_is_kept_for_backward() -> None:
-    once, twice = cost(imagenet("S", "2->8")), cost(imagenet("S", "2->8", loss=BothLoss()))
-    model = decode(ModelSpec, "DiT-S/2")
-    kept = block_cost(model).kept
-    blocks = 11 * kept(model, 256, 2) + kept(model, 256, 4)  # block 9 is in fp32
-    ends = 256 * (2 * 384 * 4 + 384 * 2) + 32 * 384 + 3 * 4 * 4 * 32**2
-    assert twice.activation_bytes - once.activation_bytes == blocks + ends
 
 
 def test_remembered_costs_are_the_costs(monkeypatch: pytest.MonkeyPatch) -> None:

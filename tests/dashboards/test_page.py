@@ -11,16 +11,11 @@ import pytest
 from tests.synthetic import small, write_sweep
 from tread_lab.config import UserError
 from tread_lab.dashboards.contents import contents, page_file, versus, versus_file
-from tread_lab.dashboards.panel import differences
 from tread_lab.dashboards.search import search_charts, study_of
-from tread_lab.dashboards.server import sweep_lines
+from tread_lab.dashboards.server import Pages, sweep_line
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.results import ranking_key, trials_frame
-
-
-def titles(lab: Lab, sweep: str) -> list[str]:
-    return [chart.title for chart in contents(lab, sweep)["charts"]]
 
 
 def test_placements_have_a_map(paper_lab: Lab) -> None:
@@ -31,17 +26,6 @@ def test_placements_have_a_map(paper_lab: Lab) -> None:
     letters = {mark["text"] for mark in drawn["layout"]["annotations"]}
     assert letters >= {"D", "F", "S"}
     assert len(drawn["layout"]["shapes"]) == 1  # the best is outlined
-
-
-def test_every_seed_is_a_point(seeds_lab: Lab) -> None:
-    cells = next(c for c in contents(seeds_lab, "placement")["charts"] if "All cells" in c.title)
-    small_points, means = json.loads(cells.json)["data"]
-    assert len(means["y"]) == 6 and set(small_points["y"]) == set(means["y"])
-
-
-def test_one_axis_is_a_curve(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(routes=((2, 8),), rates=(0.25, 0.5, 0.75), specs=True))
-    assert "Δ held-out loss along rate" in titles(lab, "placement")
 
 
 def test_failures_name_reason_and_remedy(paper_lab: Lab) -> None:
@@ -98,20 +82,6 @@ def test_two_sweeps_are_paired_by_seed(tmp_path: Path) -> None:
 
 
 def test_sweeps_are_listed_with_their_best(paper_lab: Lab, tmp_path: Path) -> None:
-    (line,) = sweep_lines(paper_lab)
+    line = sweep_line(paper_lab, "placement")
     assert line["best"].startswith("2→8 s=0.5") and "completed" in line["states"]
-    assert sweep_lines(Lab(tmp_path)) == []
-
-
-def test_seeds_and_execution_are_no_differences() -> None:
-    dense = {"routes": [], "seed": 0, "execution": {"workers": 0}, "train": {"lr": 1e-4}}
-    routed = {
-        "routes": [{"start": 2, "end": 8, "rate": 0.5}],
-        "seed": 1,
-        "execution": {"workers": 2},
-        "train": {"lr": 1e-4, "clip": 1.0},
-    }
-    assert differences(dense, routed) == [
-        ["routes", "none", "2->8 s=0.5"],
-        ["train.clip", "absent", "1.0"],
-    ]
+    assert b"No sweep has been planned" in Pages(Lab(tmp_path)).index().body

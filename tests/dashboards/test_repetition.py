@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from tests.sweep.plans import plan_of, tiny
-from tests.synthetic import small, write_sweep
 from tread_lab.config.load import load_sweep
-from tread_lab.dashboards.repetition import repetition, sweep_file
+from tread_lab.dashboards.repetition import sweep_file
 from tread_lab.sweep.plan import make_plan
 
 ROUTES = {"axes": {"route": ["1->2", "0->2"], "rate": [0.25, 0.5]}, "seeds": [0, 1]}
@@ -45,18 +44,3 @@ def test_file_of_report_plans_same_runs(sweep: dict[str, Any], tmp_path: Path) -
     assert [task.evaluations for task in again.tasks] == [t.evaluations for t in plan.tasks]
     clipped = make_plan(*load_sweep(str(path), ["train.clip=3"]))
     assert {trial.spec.train.clip for trial in clipped.trials} == {3}
-
-
-def test_repetition_names_setups_and_data(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(routes=((2, 8),)))
-    folder = lab.sweep("placement")
-    runs = [trial.run for trial in folder.plan().trials]
-    for run, codes in zip(runs, (("ab", "cd"), ("cd",))):
-        for code in codes:
-            lab.run(run).open_attempt(origin={"code": code, "python": "3.12", "device": "cpu"})
-    told = repetition(lab, folder, folder.plan())
-    assert sorted(told["setups"]) == [
-        "1 run: commit ab, Python 3.12, cpu",
-        "2 runs: commit cd, Python 3.12, cpu",
-    ]
-    assert told["data"] == "The data set fashion16 comes with tread-lab."

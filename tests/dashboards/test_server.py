@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -14,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.faults.drivers import Zygote
 from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
-from tread_lab.config.errors import UserError
-from tread_lab.dashboards.server import Pages, serve
+from tread_lab.dashboards.server import Pages
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
 
@@ -35,7 +32,7 @@ def address(lab: Lab) -> Iterator[str]:
 
 
 def ask(address: str, path: str, **options: Any) -> tuple[HTTPResponse, bytes]:
-    connection = HTTPConnection(address, timeout=10)
+    connection = HTTPConnection(address, timeout=60)
     headers = {"Host": options.get("host", address)}
     connection.request(options.get("method", "GET"), path, headers=headers)
     response = connection.getresponse()
@@ -110,28 +107,14 @@ def test_the_tag_changes_with_the_records(tmp_path: Path) -> None:
     assert b"diverged" in bytes(pages.page("placement", "main").body)
 
 
-def test_a_taken_port_is_one_line(lab: Lab) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(UserError, match=rf"cannot listen on 127.0.0.1:{port} \(.*in use"):
-            serve(lab, port=port)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 130)])
-def test_a_signal_ends_it_quietly(lab: Lab, number: signal.Signals, code: int) -> None:
-    program = "from tread_lab.cli.main import run; run()"
-    command = [sys.executable, "-c", program, "dashboard", "--port", "0", "--root", str(lab.root)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible)
-    assert process.stderr is not None
-    head = process.stderr.readline()
-    assert "this machine only" in head
-    assert ask(urlsplit(head.split()[3]).netloc, "/")[0].status == 200
-    process.send_signal(number)
-    _, rest = process.communicate(timeout=60)
-    assert process.returncode == code and "Traceback" not in rest
-
-
-def interruptible() -> None:
-    """Let SIGINT have its effect: it is ignored in what a shell runs in the background."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def test_a_signal_ends_it_quietly(
+    lab: Lab, number: signal.Signals, code: int, zygote: Zygote, tmp_path: Path
+) -> None:
+    command = ("dashboard", "--port", "0", "--root", str(lab.root))
+    with zygote.start(tmp_path, *command, out=tmp_path / "said") as server:
+        server.until(lambda: "this machine only" in server.said())
+        assert ask(urlsplit(server.said().split()[3]).netloc, "/")[0].status == 200
+        server.signal(number)
+        assert server.wait() == code and "Traceback" not in server.said()

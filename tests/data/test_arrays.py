@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from tests.data.conftest import npy
 from tread_lab.config.errors import Unavailable
-from tread_lab.data.arrays import Parts, read_npy, write_npz
+from tread_lab.data.arrays import Parts, read_npy
 
 ARRAYS = [
     np.arange(24, dtype=np.float16).reshape(2, 3, 4),
@@ -27,21 +26,6 @@ def test_arrays_are_what_numpy_reads() -> None:
     for array in (*ARRAYS, *ARRAYS[::-1]):
         found = read_npy(npy(np.asarray(array)))
         assert np.array_equal(found, array) and found.dtype == array.dtype
-
-
-def test_large_array_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)  # for 2 GiB
-    array = np.arange(24.0).repeat(100)
-    write_npz(tmp_path / "a.npz", {"x": (array.shape, array.dtype, [array[:7], array[7:]])})
-    assert np.array_equal(np.load(tmp_path / "a.npz")["x"], array)
-
-
-def test_damaged_array_is_an_error() -> None:
-    content = npy(ARRAYS[0])
-    read_npy(content)
-    for wrong in (content[:-1], content[:40], b"", b"nothing at all", npy(np.array([{}], "O"))):
-        with pytest.raises((ValueError, EOFError)):
-            read_npy(wrong)
 
 
 N, BATCH = 10, 4
@@ -69,15 +53,6 @@ def test_batches_on_disk_are_skipped(tmp_path: Path) -> None:
     fill(again)
     assert again.open_batches() == [] and again.done == N
     assert np.concatenate([part["label"] for part in again.read()]).tolist() == [*range(0, 70, 7)]
-
-
-def test_joined_rows_have_the_widest_type(tmp_path: Path) -> None:
-    parts = parts_in(tmp_path)
-    fill(parts)
-    parts.write(range(8, 10), {"x": np.full((1, 3), 1.0001, np.float32)})  # one row is left out
-    parts.join("x", tmp_path / "x.npy")
-    joined = np.load(tmp_path / "x.npy")
-    assert joined.dtype == np.float32 and joined[:, 0].tolist() == [*range(8), np.float32(1.0001)]
 
 
 def test_other_content_replaces_the_batches(tmp_path: Path) -> None:

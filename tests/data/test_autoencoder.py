@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -23,18 +22,6 @@ def test_levels_are_nearest_and_clamped() -> None:
     steps = torch.arange(256)
     assert torch.equal(levels((steps + 0.49) / 127.5 - 1), steps.to(torch.uint8))
     assert torch.equal(levels((steps - 0.49) / 127.5 - 1), steps.to(torch.uint8))
-
-
-def test_wrong_folder_is_one_line(
-    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / "gone"))
-    with pytest.raises(UserError, match=r"gone holds no config.json; give its folder or hub id"):
-        opened("latents", packed)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="needs the package diffusers: `pip install 'tread-lab"):
-        opened("latents", packed)
 
 
 def test_range_decides_fed_and_decoded_pixels(

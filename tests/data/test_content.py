@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 from tests.data.test_folder import names, write_folder
 from tests.made_data import normal, write_arrays
 from tread_lab.config import DataSpec, UserError
-from tread_lab.data import content
 from tread_lab.data.latents import write_captions
 from tread_lab.data.source import check_content, content_digest
 from tread_lab.data.statistics import Statistics, write_statistics
@@ -104,44 +103,3 @@ def test_digest_is_of_content_not_path(source: str, tmp_path: Path) -> None:
         found.add(changed or "")
         file.write_bytes(original)
     assert content_digest(there) == first
-
-
-def test_unused_statistics_have_no_part(tmp_path: Path) -> None:
-    assert content_digest(DataSpec()) is None
-    spec = packed_set(tmp_path)
-    plain = replace(spec, normalise=False)
-    unused = content_digest(plain)
-    (tmp_path / "statistics.json").unlink()
-    assert content_digest(plain) == unused
-    with pytest.raises(UserError, match=r"data.normalise: .* must have statistics.json"):
-        content_digest(spec)
-
-
-def test_absent_data_are_one_line(tmp_path: Path) -> None:
-    for source in ("latents", "shards", "folder", "safetensors"):
-        with pytest.raises(UserError, match=r"^data.path: "):
-            content_digest(DataSpec(source=source, path=str(tmp_path / "gone")))
-
-
-def test_lab_keeps_digests_until_files_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[str] = []
-    digest = content.sha256
-    monkeypatch.setattr(content, "sha256", lambda path: (read.append(path.name), digest(path))[1])
-    (tmp_path / "v1").mkdir()
-    tars_set(tmp_path / "v1")
-    shutil.copytree(tmp_path / "v1", tmp_path / "v2")  # with the times of the files
-    (tmp_path / "v2" / "b.tar").write_bytes(b"3")
-    for link in ("v1", "v2"):
-        (tmp_path / "tars").unlink(missing_ok=True)
-        (tmp_path / "tars").symlink_to(link)
-        spec = DataSpec(source="shards", path=str(tmp_path / "tars"))
-        found = {content_digest(spec, tmp_path / "cache") for _ in range(3)}
-        assert found == {content_digest(spec)} and sorted(read) == [
-            "a.tar",
-            "a.tar",
-            "b.tar",
-            "b.tar",
-        ]
-        read.clear()

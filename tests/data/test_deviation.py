@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from tests.made_data import write_arrays
-from tests.stand_ins import SCALE
 from tread_lab.config import DataSpec, RunSpec, UserError, decode
 from tread_lab.data.deviation import (
     check_decoded,
@@ -160,22 +159,3 @@ def test_decoded_samples_of_another_range_are_refused(tmp_path: Path, mean: floa
         check_decoded(*made(of["unit"], "signed"))
     with pytest.raises(UserError, match=NO_IMAGES.format("unit")):
         check_decoded(*made(of["signed"], "unit"))
-
-
-@pytest.mark.parametrize("factor", [1 / 0.18215, np.nan])
-def test_wrongly_scaled_samples_are_no_images(tmp_path: Path, factor: float) -> None:
-    path = photographs(tmp_path / "p", "signed")
-    np.save(path / "latents.npy", np.load(path / "latents.npy") * np.float32(factor))
-    with pytest.raises(UserError, match=NO_IMAGES.format("signed")):
-        check_decoded(*made(path, "signed"))
-
-
-def test_random_decoder_is_accepted(
-    tmp_path: Path, autoencoder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(autoencoder))
-    random = write_arrays(tmp_path / "random", normal(1.0))
-    for pixels in ("signed", "unit"):
-        spec = spec_of(random, "latents", decoder_range=pixels, scale=SCALE).data
-        check_decoded(spec, open_data(spec, "heldout"))
-    check_decoded(DataSpec(), open_data(DataSpec(), "heldout"))

@@ -168,12 +168,3 @@ def test_damaged_images_are_refused_or_named(
         (images / other).write_bytes(b"nothing")
     with pytest.raises(UserError, match=r"none: must get at least 2 whole samples, got 1$"):
         encoded(images, tmp_path / "none", autoencoder, skip_damaged=True)
-
-
-def test_a_wrong_autoencoder_is_one_line(images: Path, tmp_path: Path, autoencoder: Path) -> None:
-    text = (autoencoder / "config.json").read_text()
-    (tmp_path / "config.json").write_text(text.replace("AutoencoderKL", "UNet2DModel"))
-    with pytest.raises(UserError, match="is a UNet2DModel, not an AutoencoderKL"):
-        Encoder(str(tmp_path))
-    with pytest.raises(UserError, match="must be a multiple of 2"):
-        encoded(images, tmp_path / "out", autoencoder, size=15)

@@ -7,58 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch import Tensor
 
 from tests.train.runs import differing, last_checkpoint, train_until
 from tread_lab.config import RunSpec, decode
 from tread_lab.config.data import DataSpec
-from tread_lab.data import feature_cache as module
 from tread_lab.data import open_data
-from tread_lab.data.feature_cache import FeatureCache
 from tread_lab.methods.repa import alignment
 from tread_lab.methods.repa.alignment import feature_cache
 from tread_lab.methods.repa.spec import RepaSpec
-from tread_lab.records.locks import exclusive
 from tread_lab.records.run_folder import RunFolder
-
-N, T, E = 150, 4, 3  # three chunks of 64, 64, 22
-
-
-def encode(ids_B: Tensor) -> Tensor:
-    return ids_B[:, None, None] + torch.arange(T * E).view(T, E) / 16
-
-
-def counted(calls: list[list[int]]) -> Any:
-    def counting(ids_B: Tensor) -> Tensor:
-        calls.append([int(ids_B[0]), int(ids_B[-1])])
-        return encode(ids_B)
-
-    return counting
-
-
-def test_features_are_computed_once(tmp_path: Path) -> None:
-    calls: list[list[int]] = []
-    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
-    assert next(cache.fill(counted(calls))) == 64  # and is stopped
-    steps = cache.fill(counted(calls))
-    with exclusive(cache.folder / ".lock", "another process"):
-        assert next(steps) == 64
-    assert [*steps] == [128, 150]
-    assert calls == [[0, 63], [64, 127], [128, 149]]
-    ids = torch.tensor([149, 0, 64, 64])
-    assert torch.equal(cache.features(ids), encode(ids).half())
-    again = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
-    assert again.complete and [*again.fill(counted(calls))] == [] and len(calls) == 3
-
-
-def test_few_chunks_stay_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "OPEN", 1)
-    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
-    assert [*cache.fill(encode)][-1] == N
-    ids = torch.tensor([149, 0, 64, 1])
-    assert torch.equal(cache.features(ids), encode(ids).half())
-    assert cache._mapped.cache_info().currsize == 1
 
 
 def test_what_decides_the_features_names_the_cache(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -14,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from tests.data.conftest import Member, write_tar
+from tests.data.conftest import write_tar
 from tread_lab.config import UserError
-from tread_lab.data.images import DamagedImage, centre_crop, open_images
+from tread_lab.data.images import centre_crop, open_images
 
 
 def png(level: int) -> bytes:
@@ -48,16 +47,6 @@ def test_images_of_six_formats_are_found(tmp_path: Path) -> None:
     assert [opened.open(k).size for k in range(6)] == [(k + 8, 20) for k in range(6)]
 
 
-def test_a_limit_is_spread_over_all_classes(images: Path) -> None:
-    opened = open_images(images, limit=6)
-    assert list(opened.labels) == [0, 0, 1, 1, 2, 2] and len(opened.classes) == 3
-    assert opened.open(5).size == open_images(images).open(37).size
-    rows = [{"file_name": name, "text": name} for name in open_images(images).names]
-    (images / "m.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    told = open_images(images, images / "m.jsonl", limit=6)
-    assert told.captions == [(name,) for name in opened.names]
-
-
 @pytest.mark.task(51)
 def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
     labels = [(f"{k}.cls", b"%d" % (k % 2)) for k in range(4)]
@@ -77,25 +66,6 @@ def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
     assert opened.captions == [("a dog",), ("a dog",)] and list(opened.classes) == ["all"]
     with pytest.raises(UserError, match=r"^--captions: must be members `\*.txt` of the tars"):
         open_images(tmp_path / "captions", tmp_path / "m.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("members", "says"),
-    [
-        (
-            [("0.png", png(0)), ("0.cls", b"1"), ("1.png", png(1))],
-            "a cls for each image",
-        ),
-        ([("0.png", png(0)), ("0.cls", b"1"), ("1.cls", b"1")], r"sample '1' has no image"),
-        ([("0.png", png(0)), ("0.txt", b"x"), ("1.png", png(1))], "a txt for each image"),
-        ([("0.png", png(0)), ("0.cls", b"dog")], "holds b'dog', no whole number"),
-        ([("0.png", png(0)), ("0.cls", b"-1")], "labels must be 0 or more, got -1"),
-    ],
-)
-def test_what_a_tar_lacks_is_one_line(tmp_path: Path, members: list[Member], says: str) -> None:
-    write_tar(tmp_path / "tars" / "a.tar", members)
-    with pytest.raises(UserError, match=says):
-        open_images(tmp_path / "tars")
 
 
 def test_captions_come_from_coco_and_from_lines(tmp_path: Path) -> None:
@@ -121,33 +91,6 @@ def test_captions_come_from_coco_and_from_lines(tmp_path: Path) -> None:
         open_images(tmp_path, tmp_path / "coco.json")
 
 
-@pytest.mark.parametrize("kind", ["folder", "tar"])
-def test_unreadable_file_is_no_damaged_image(
-    kind: str, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file server that is away for a minute must leave no image out."""
-    write_tar(tmp_path / "tars" / "a.tar", [("0.png", png(0)), ("0.cls", b"0")])
-    opened = open_images(images if kind == "folder" else tmp_path / "tars")
-
-    def away(path: Path, *mode: str) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(Path, "open", away)
-    with pytest.raises(UserError, match=r"got Input/output error. Try again later") as held:
-        opened.open(0)
-    assert not isinstance(held.value, DamagedImage)
-
-
-def test_stray_images_are_one_line(images: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for folder, says in (("empty", "must hold images"), ("gone", "must be a readable folder")):
-        with pytest.raises(UserError, match=says):
-            open_images(tmp_path / folder)
-    (images / "stray.png").write_bytes(png(0))
-    with pytest.raises(UserError, match=r"got both. Try moving stray.png into its class"):
-        open_images(images)
-
-
 def _reference(pixels: np.ndarray, size: int) -> np.ndarray:
     """By torch, rounded to levels after the rows and after the columns, as images are."""
     x_BCHW = torch.from_numpy(pixels).permute(2, 0, 1)[None].double()
@@ -168,10 +111,3 @@ def test_the_crop_is_its_definition(pixels: np.ndarray, size: int, off: int) -> 
     cropped = centre_crop(Image.fromarray(pixels), size)
     assert cropped.shape == (size, size, 3) and cropped.dtype == np.uint8
     assert np.abs(cropped - _reference(pixels, size)).max() <= off
-
-
-def test_grey_and_transparent_images_become_rgb(pixels: np.ndarray) -> None:
-    grey = Image.fromarray(pixels).convert("LA")
-    red, green, blue = np.moveaxis(centre_crop(grey, 32), 2, 0)
-    assert red.shape == (32, 32) and red.std() > 0
-    assert np.array_equal(red, green) and np.array_equal(red, blue)

@@ -47,17 +47,6 @@ def test_channels_are_normalised_in_order_of_files(files: Path, packed: Path) ->
     assert torch.equal(raw_NCHW, plain_NCHW)
 
 
-def test_samples_of_two_types_are_widened(files: Path) -> None:
-    for number, dtype in ((0, torch.float16), (1, torch.float32)):
-        tensors = {"latents": torch.full((20, 4, 8, 8), 1.0001, dtype=dtype)}
-        tensors["labels"] = torch.zeros(20, dtype=torch.int64)
-        save_file(tensors, files / f"latents_rank00_shard{number:03d}.safetensors")
-    samples = lightning(files, normalise=False)
-    whole_NCHW, _ = samples.take(torch.arange(38))
-    alone_BCHW, _ = samples.take(torch.tensor([37]))
-    assert torch.equal(whole_NCHW[37:], alone_BCHW)
-
-
 def test_mirrored_latents_are_of_the_same_images(files: Path) -> None:
     store = SafetensorsFiles(DataSpec(source="safetensors", path=str(files)), "train")
     ids, mirrored = np.arange(38), np.arange(38) % 3 > 0

@@ -60,13 +60,3 @@ def test_mirrored_latents_and_statistics_come_along(files: Path, tmp_path: Path)
     torch.save({name: 2 * tensor for name, tensor in tensors.items()}, statistics)
     with pytest.raises(UserError, match="the beginning of one, with digest"):
         packed_from(files, tmp_path / "out")
-
-
-def test_content_gives_the_source(packed: Path, shards: Path, files: Path, tmp_path: Path) -> None:
-    assert source_of(packed) == "latents" and source_of(Path("x.npz")) == "latents"
-    assert source_of(shards) == "shards" and source_of(Path("data/*.tar")) == "shards"
-    (packed / "a.tar").write_bytes(b"")
-    with pytest.raises(UserError, match=r"got latents and shards. Try --source"):
-        source_of(packed)
-    with pytest.raises(UserError, match="is packed already"):
-        next(pack("latents", packed, tmp_path / "out", batch=16))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gzip
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ import torch
 
 from tests.data.conftest import MEMBERS, npy, opened, write_tar
 from tread_lab.config import UserError
-from tread_lab.data.shards import tars_of
 from tread_lab.data.stored import Split
 
 _open = functools.partial(opened, "shards", scale=0.5)
@@ -79,38 +77,3 @@ def test_wrong_sample_is_one_line(shards: Path, name: str, content: bytes) -> No
     write_tar(shards / "part-01.tar", list((kept | {name: content}).items()))
     with pytest.raises(UserError, match=r"^data.path: .*part-01.tar: .*$"):
         _open(shards).take(torch.arange(38))
-
-
-def test_changed_tar_is_read_again(shards: Path) -> None:
-    def label() -> int:
-        return int(_open(shards).take(torch.tensor([15]))[1])  # sample 16: one before is held out
-
-    assert label() == 2
-    tar, changed = shards / "part-01.tar", dict(MEMBERS[30:60]) | {"000016.cls": b"6"}
-    write_tar(tar, changed.items())
-    os.utime(tar, (5, 5))
-    assert label() == 6
-
-
-def test_absent_tars_are_one_line(tmp_path: Path) -> None:
-    (tmp_path / "none").mkdir()
-    with pytest.raises(UserError, match=r"^data.path: must be a folder .* got .*none"):
-        _open(tmp_path / "none")
-    write_tar(tmp_path / "one" / "a.tar", MEMBERS[:2])
-    with pytest.raises(UserError, match=r"two or more samples to split, got 1$"):
-        _open(tmp_path / "one")
-    write_tar(tmp_path / "other" / "a.tar", [("a.jpg", b"an image")])
-    with pytest.raises(UserError, match=r"must hold samples of .latent.npy and .cls, got none"):
-        _open(tmp_path / "other")
-
-
-def test_tars_of_a_folder_are_ordered(tmp_path: Path) -> None:
-    for name in ("b.tar", "a.tar", "c.txt"):
-        (tmp_path / name).touch()
-    both = [tmp_path / "a.tar", tmp_path / "b.tar"]
-    assert tars_of(tmp_path) == tars_of(tmp_path / "[ab]*") == both
-    assert tars_of(tmp_path / "b.tar") == [tmp_path / "b.tar"] and tars_of(tmp_path / "x") == []
-    named = tmp_path / "run [1]" / "a[0].tar"  # no patterns, but names
-    named.parent.mkdir()
-    named.touch()
-    assert tars_of(named) == tars_of(named.parent) == [named]

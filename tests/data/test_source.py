@@ -29,27 +29,6 @@ def test_data_without_a_path_are_one_line() -> None:
                 look(DataSpec(source=name))
 
 
-@pytest.mark.parametrize(
-    ("source", "field", "says"),
-    [
-        ("fashion16", "classes", "3 in the spec, but the data have 10"),
-        ("latents", "channels", "3 in the spec, but the data have 4"),
-        ("latents", "size", "3 in the spec, but the data have 8"),
-        ("latents", "classes", "3 in the spec, but the labels .* from 0 to 6"),
-    ],
-)
-def test_spec_must_agree_with_data(packed: Path, source: str, field: str, says: str) -> None:
-    shape = {"channels": 4, "size": 8, "classes": 7, "path": str(packed)}
-    fields: Any = {"source": source, **(shape if source == "latents" else {}), field: 3}
-    with pytest.raises(UserError, match=f"data.{field}: {says}"):
-        open_data(DataSpec(**fields), "train")
-
-
-def test_every_source_has_code() -> None:
-    names = {"fashion16", "latents", "shards", "folder", "images", "safetensors"}
-    assert set(source.OPENERS) == set(SOURCES) == names
-
-
 def test_decoder_gets_what_the_encoder_gave(
     shards: Path, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

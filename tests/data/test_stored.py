@@ -13,10 +13,8 @@ import torch
 
 from tests.data.conftest import LATENTS, opened
 from tread_lab import draws
-from tread_lab.config import DataSpec, UserError
+from tread_lab.config import DataSpec
 from tread_lab.data.stored import MOST_HELDOUT, ScaledLatents, Store, split_ids
-from tread_lab.methods.repa.encoder import check_encoder
-from tread_lab.methods.repa.spec import RepaSpec
 
 _open = functools.partial(opened, "latents", scale=0.5)
 
@@ -42,14 +40,6 @@ def test_step_sees_a_sample_of_posterior(moments: Path) -> None:
     assert labels_B.tolist() == samples.take(ids)[1].tolist()
     fixed = _open(moments, flips=False, posterior="mean")
     assert torch.equal(fixed.redraw(ids, 5, "sample", 9)[0], mean_BCHW)
-
-
-def test_repas_targets_refuse_mirrored_latents(moments: Path) -> None:
-    repa = RepaSpec(encoder="fashion16-v1", target="decoded")
-    with pytest.raises(UserError, match=r"latents of mirrored ones, too; set data.flips=false"):
-        check_encoder(repa, _open(moments))
-    with pytest.raises(UserError, match="have no decoder"):
-        check_encoder(repa, _open(moments, flips=False))
 
 
 class Stored(Store):

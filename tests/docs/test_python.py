@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import tread_lab
 from tests.docs.pages import DOCS, blocks
 from tests.synthetic import small, write_sweep
-from tread_lab.config.errors import UserError
 
 
 @pytest.mark.task(61)
@@ -30,13 +28,3 @@ def test_import_is_light() -> None:
     code = "import sys, tread_lab; print(sorted({m.split('.')[0] for m in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "pandas", "numpy"} & set(done.stdout.split("'"))
-
-
-def test_unknown_names_are_errors(in_folder: Path) -> None:
-    with pytest.raises(AttributeError, match="no attribute 'open_labs'"):
-        _ = tread_lab.open_labs
-    with pytest.raises(UserError, match=r"^no lab at .*lab; open_lab\(path\) or TREAD_LAB_ROOT"):
-        tread_lab.open_lab()
-    write_sweep(in_folder / "lab", small(name="route_placement"))
-    with pytest.raises(UserError, match="did you mean 'route_placement'"):
-        tread_lab.open_lab().sweep("route_placment")

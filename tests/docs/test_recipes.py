@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, ROOT, Block, commands, section
-from tests.faults.drivers import Zygote, eventually
+from tests.faults.drivers import QUIET, Zygote, eventually
 from tests.tracking.test_store import free_port
 from tread_lab.records.lab import Lab
 from tread_lab.results import trials_frame
@@ -25,7 +25,6 @@ PROGRAM = {
     "tread-lab": [sys.executable, "-c", "from tread_lab.cli.main import run; run()"],
     "python": [sys.executable],
 }
-QUIET = "from tests.faults.tricks import without_extras\nwithout_extras()\n"
 
 
 def write(blocks: Sequence[Block], folder: Path) -> None:

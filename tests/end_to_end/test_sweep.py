@@ -1,4 +1,4 @@
-"""A real sweep through Ray Tune: run, run again, interrupt, resume; and the same without Ray."""
+"""A real sweep through Ray Tune: interrupted, resumed, and the same without Ray."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.faults.drivers import STOPPED, Zygote
+from tests.faults.drivers import QUIET, STOPPED, Zygote
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.results import trials_frame
@@ -30,25 +30,36 @@ evaluate: [{heldout_loss: {images: 32, levels: 4}}, {layer_similarity: {images: 
 """
 
 
-UNDRAWN = """
-from tread_lab.analysis.figures import catalogue
-catalogue.write_figures = lambda *arguments, **options: []
+FEW_FIGURES = """
+from tread_lab.analysis.figures import catalogue, loss_gap, placements, similarity
+catalogue.KINDS = (placements.grids, loss_gap.over_steps, similarity.pair)
 """
 
 
 @pytest.fixture(scope="module")
 def swept(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the sweep has run once through Ray."""
+    """A folder in which the sweep has run through Ray, stopped on its way and gone on with.
+
+    SIGTERM comes to the driver, its workers and Ray's daemons alike, as a service manager sends it.
+    """
     folder = tmp_path_factory.mktemp("swept")
     (folder / "small.yaml").write_text(SWEEP)
-    done = zygote.run(folder, "sweep", "small.yaml", HOME=str(folder))
+    lab, told = Lab(folder / "lab"), folder / "driver.txt"
+    command = ("sweep", "small.yaml", "--concurrent", "1")
+    with zygote.start(folder, *command, "--tracker=none", out=told, HOME=str(folder)) as driver:
+        driver.until(lambda: len(list(lab.root.glob("runs/*/log.jsonl"))) == 2, 120)
+        os.killpg(driver.pid, signal.SIGTERM)
+        assert driver.wait(60) == STOPPED, driver.said()
+    errors = told.read_text()
+    assert "run the same command again to continue" in errors and "Traceback" not in errors
+    assert "cluster is lost" not in errors
+    states = [run.state() for run in lab.runs()]
+    assert "running" not in states and states.count("completed") < 3
+    finished = {run.name: len(run.origin()) for run in lab.runs() if run.result()}
+    done = zygote.run(folder, *command, prelude=FEW_FIGURES, HOME=str(folder))
     assert done.returncode == 0, done.stderr
+    assert finished.items() <= {run.name: len(run.origin()) for run in lab.runs()}.items()
     return folder
-
-
-def attempts(lab: Lab) -> dict[str, int]:
-    runs = (lab.root / "runs").iterdir()
-    return {run.name: len(lab.run(run.name).origin()) for run in runs}
 
 
 def weights(lab: Lab) -> dict[str, dict[str, torch.Tensor]]:
@@ -80,39 +91,16 @@ def test_sweep_leaves_records_and_figures(swept: Path) -> None:
     assert not list((lab.root / "ray").iterdir())
 
 
-def test_inline_equals_ray_bitwise(swept: Path, tmp_path: Path, zygote: Zygote) -> None:
+@pytest.mark.task(4)
+def test_interrupted_and_resumed_equals_uninterrupted(
+    swept: Path, tmp_path: Path, zygote: Zygote
+) -> None:
+    """Through Ray, and at once without it: bitwise."""
     (tmp_path / "small.yaml").write_text(SWEEP)
     inline = ("sweep", "small.yaml", "--executor", "inline", "--tracker=none")
-    assert zygote.run(tmp_path, *inline, prelude=UNDRAWN, HOME=str(tmp_path)).returncode == 0
+    assert zygote.run(tmp_path, *inline, prelude=QUIET, HOME=str(tmp_path)).returncode == 0
     a, b = (Lab(folder / "lab") for folder in (swept, tmp_path))
     assert equal(weights(a), weights(b))
     columns = [metric_names.HELDOUT_LOSS, metric_names.GAP_HELDOUT, "fd[fashion16-v1]@100"]
     first, second = (trials_frame(lab, "small")[columns] for lab in (a, b))
     assert first.equals(second)
-
-
-@pytest.mark.task(4)
-def test_interrupted_and_resumed_equals_uninterrupted(
-    swept: Path, tmp_path: Path, zygote: Zygote
-) -> None:
-    """SIGTERM to the driver, its workers and Ray's daemons alike, as a service manager sends it."""
-    (tmp_path / "small.yaml").write_text(SWEEP)
-    lab = Lab(tmp_path / "lab")
-    told = tmp_path / "driver.txt"
-    command = ("sweep", "small.yaml", "--concurrent", "1", "--tracker=none")
-    with zygote.start(tmp_path, *command, out=told, HOME=str(tmp_path)) as driver:
-        driver.until(lambda: len(list(lab.root.glob("runs/*/log.jsonl"))) == 2, 120)
-        os.killpg(driver.pid, signal.SIGTERM)
-        assert driver.wait(60) == STOPPED, driver.said()
-    errors = told.read_text()
-    assert "run the same command again to continue" in errors and "Traceback" not in errors
-    assert "cluster is lost" not in errors
-    states = [lab.run(path.name).state() for path in (lab.root / "runs").iterdir()]
-    assert "running" not in states and states.count("completed") < 3
-    finished = {p.name for p in (lab.root / "runs").iterdir() if lab.run(p.name).result()}
-    before = attempts(lab)
-    again = ("sweep", "small.yaml", "--tracker=none", "--executor", "inline")
-    done = zygote.run(tmp_path, *again, prelude=UNDRAWN, HOME=str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    assert all(attempts(lab)[run] == before[run] for run in finished)
-    assert equal(weights(lab), weights(Lab(swept / "lab")))

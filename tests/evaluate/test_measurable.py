@@ -14,7 +14,7 @@ from tread_lab.config import RunSpec, SamplerSpec, SamplesSpec, UserError, decod
 from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.evaluate import measurable
 from tread_lab.evaluate.extraction import SPACES
-from tread_lab.evaluate.measurable import check_measurable, check_requirements
+from tread_lab.evaluate.measurable import check_requirements
 from tread_lab.evaluate.sampling_calls import check_effect
 
 
@@ -53,22 +53,6 @@ def check(
     check_requirements(spec, source, heldout)
 
 
-@pytest.mark.parametrize(
-    ("metrics", "source", "looked_for"),
-    [
-        ((), "latents", set()),
-        (("fd", "kid"), "fashion16", set()),
-        (("fd", "fd_dinov2", "is"), "fashion16", {"dinov2-large", "inception"}),
-        (("kid",), "latents", {"inception"}),
-    ],
-)
-def test_only_needed_weights_are_asked_for(
-    metrics: tuple[str, ...], source: str, looked_for: set[str], asked: list[Any]
-) -> None:
-    check(*metrics, source=source)
-    assert {*asked} == looked_for
-
-
 FILE = "and the data hold out {}; name a file of statistics (reference), or leave the metric out"
 
 
@@ -91,24 +75,6 @@ def test_impossible_metric_is_one_line(
     with pytest.raises(UserError) as caught:
         check(*metrics, **given)
     assert said in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_possible_metrics_are_accepted(asked: list[Any]) -> None:
-    check("fd", "kid", count=2)
-    check("precision", "recall", count=4)
-    check("fid", reference="imagenet64", count=1)
-    assert asked[-2:] == [("imagenet64", ("fid",)), (1, 16, 16)]
-    check("is", "is_shuffled", count=1)
-
-
-def test_samples_that_are_no_images_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(data: object, samples: object) -> None:
-        raise UserError("no images")
-
-    monkeypatch.setattr(measurable, "check_decoded", refuse)
-    check_measurable([(small_run(), SamplesSpec(count=100))])
-    with pytest.raises(UserError, match="no images"):
-        check_measurable([(small_run(), SamplesSpec(metrics=("fd",), count=100))])
 
 
 FLOW = small_run(process="flow")

@@ -7,19 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from tests.made_data import write_arrays
 from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
 from tread_lab.config import SamplesSpec, UserError, decode
-from tread_lab.config.evaluation import decode_evaluations
+from tread_lab.config.evaluation import EvaluationDefaults, decode_evaluations
+from tread_lab.config.labels import MetricNames
 from tread_lab.data.embedded import Fashion16
-from tread_lab.evaluate import measuring as provenance
 from tread_lab.evaluate.extraction import Extractor
-from tread_lab.evaluate.measuring import measured_with
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
@@ -37,19 +34,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture
 def folder(lab: Lab) -> RunFolder:
     return lab.run_of(small_run())
-
-
-def test_provenance_has_the_arithmetic_of_the_decoder(tmp_path: Path) -> None:
-    """So tables mark runs whose images were decoded on a CPU and on a GPU."""
-    write_arrays(tmp_path / "set", np.zeros((40, 4, 16, 16), np.float16))
-    latents = {"source": "latents", "path": str(tmp_path / "set"), "channels": 4, "size": 16}
-    run, shown = small_run(data=latents), SamplesSpec(count=100)
-    spec, gpu = SamplesSpec(metrics=("is",), count=100), torch.device("cuda")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(provenance, "by_extractor", lambda *_: {})
-        for device, arithmetic in ((CPU, "fp32"), (gpu, "tf32")):
-            assert measured_with(run, spec, device)["decoding of latents"] == arithmetic
-        assert "decoding of latents" not in measured_with(run, shown, gpu)
 
 
 def test_references_are_decoded_once(
@@ -120,24 +104,19 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return lab_with_a_run(tmp_path_factory.mktemp("kept"), run).run_of(run)
 
 
-def drawn(folder: RunFolder, guidance: Any, **sampler: Any) -> tuple[np.ndarray, dict[str, Any]]:
-    tree = {"steps": 2, "sigma_max": 10, "guidance": guidance, **sampler}
-    spec = decode(SamplesSpec, {"count": 4, "sampler": tree})
-    assert evaluate(folder, spec, CPU) == {}
-    place = folder.evaluation(spec)
-    with np.load(place.path / "samples.npz") as arrays:
-        return arrays["arr_0"], place.read() or {}
+def test_sets_are_evaluations_of_disjoint_seeds(kept: RunFolder, tmp_path: Path) -> None:
+    """Batches of 64 images straddle sets of 100; the number is the mean of the three."""
 
+    def of(name: str, seed: int) -> tuple[dict[str, float], dict[str, Any]]:
+        sampler = {"steps": 2, "sigma_max": 10, "seed": seed}
+        (spec,) = decode_evaluations([{name: {"sampler": sampler}}])
+        return evaluate(kept, spec, CPU, cache=tmp_path), kept.evaluation(spec).read() or {}
 
-def test_strong_branch_may_be_earlier(kept: RunFolder) -> None:
-    images, record = drawn(kept, {"strong": {"step": 2}})
-    assert record["step"] == 2
-    assert not np.array_equal(images, drawn(kept, 1)[0])
-
-
-def test_sampling_precision_is_signed(kept: RunFolder) -> None:
-    exact, half = drawn(kept, 1)[0], drawn(kept, 1, precision="bf16")[0]
-    assert not np.array_equal(exact, half)
-    assert np.abs(exact.astype(int) - half.astype(int)).mean() < 3
-    with pytest.raises(UserError, match="has no tf32"):
-        drawn(kept, 1, precision="tf32")
+    name = "fd[fashion16-v1]@100"
+    each = [of("fd@100", seed)[0][name] for seed in (7, 107, 207)]
+    assert len(set(each)) == 3
+    metrics, record = of("fd@100 x3", 7)
+    assert record["sets"] == {name: pytest.approx(each, rel=1e-5)}
+    assert metrics[name] == pytest.approx(sum(each) / 3)
+    names = MetricNames(EvaluationDefaults(sampler={"steps": 2, "sigma_max": 10, "seed": 7}))
+    assert names.name(name, "signature", record["spec"]) == f"{name} x3"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,8 @@ from tests.stand_ins import write_text_encoder
 from tread_lab.config import UserError
 from tread_lab.evaluate.extraction import Extraction
 from tread_lab.evaluate.pretrained import (
-    dinov2_weights,
     load_pretrained,
     offset_positions,
-    resized,
     weights_digest,
 )
 
@@ -97,13 +94,6 @@ def test_fd_dinov2_is_that_of_float64(dinov2: Path, monkeypatch: pytest.MonkeyPa
     assert value == pytest.approx(distance(*apart), rel=1e-3)
 
 
-def test_images_are_resized_as_by_pillow() -> None:
-    pictures = images(3, 2)
-    expected = np.stack([enlarged(image) for image in pictures])
-    apart = np.abs(resized(pictures, 224).numpy() - expected)
-    assert apart.max() <= 1 and apart.mean() < 0.01
-
-
 def _bicubic(at: float) -> float:
     """The values 0, 1, 2, ... at a place between them."""
 
@@ -130,25 +120,6 @@ def test_positions_have_the_published_offset() -> None:
     torch.testing.assert_close(grid[..., 1], place.expand(14, 14), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("config", "says"),
-    [
-        (None, "holds no readable config.json"),
-        ('{"model_type": "dinov2", "hidden_size": 768}', "has hidden_size 768, and 1024 is"),
-        ('{"model_type": "dinov2", "hidden_size": 1024, "patch_size": 14}', "holds no weights"),
-    ],
-)
-def test_wrong_folder_is_one_line(
-    config: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("transformers")
-    if config is not None:
-        (tmp_path / "config.json").write_text(config)
-    monkeypatch.setenv("TREAD_LAB_DINOV2", str(tmp_path))
-    with pytest.raises(UserError, match=says):
-        dinov2_weights()
-
-
 @pytest.fixture
 def clip(tmp_path: Path) -> Path:
     pytest.importorskip("transformers")
@@ -161,15 +132,6 @@ def rewrite(folder: Path, **changes: torch.Tensor | None) -> None:
     file = folder / "model.safetensors"
     state = {**load_file(file), **changes}
     save_file({k: x for k, x in state.items() if x is not None}, file, metadata={"format": "pt"})
-
-
-def test_half_precision_file_computes_in_fp32(clip: Path) -> None:
-    halves = {k: x.half() for k, x in load_file(clip / "model.safetensors").items()}
-    rewrite(clip, **halves)
-    config = json.loads((clip / "config.json").read_text())
-    (clip / "config.json").write_text(json.dumps({**config, "dtype": "float16"}))
-    model = load_pretrained("CLIPTextModel", clip, "captions")
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
 def test_missing_weights_are_never_drawn(clip: Path) -> None:

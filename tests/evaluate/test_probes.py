@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,11 +12,10 @@ from torch import Tensor
 
 from tests.train.runs import CPU, finished, small_run
 from tread_lab import draws
-from tread_lab.config import HeldoutSpec, SimilaritySpec, UserError
+from tread_lab.config import HeldoutSpec, SimilaritySpec
 from tread_lab.diffusion import build_process
 from tread_lab.evaluate.probes import (
     BATCH,
-    check_probe,
     heldout_losses,
     layer_similarity,
 )
@@ -108,41 +106,3 @@ class Rows:
 
     def of(self, ids_B: Tensor) -> Tensor:
         return ids_B
-
-
-@pytest.mark.parametrize("process", ["edm", "flow", "ddpm"])
-def test_untrained_network_has_the_loss_of_zeros(process: str) -> None:
-    """adaLN-zero gives zeros before its first step."""
-    spec, samples = small_run(process={"kind": process}), Noise()
-    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
-    losses = finished(heldout_losses(model, samples, HeldoutSpec(images=4, levels=2)))  # type: ignore[arg-type]
-    assert losses.zero == pytest.approx(losses.dense_ML.mean(), rel=1e-6)
-
-
-class Broken(Noise):
-    """The third sample holds a value that is no number."""
-
-    def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        x_BCHW, y_B = super().take(ids)
-        x_BCHW[ids == 2, 0, 3, 3] = torch.nan
-        return x_BCHW, y_B
-
-
-@pytest.mark.parametrize(
-    ("probe", "spec"), [(heldout_losses, HeldoutSpec), (layer_similarity, SimilaritySpec)]
-)
-def test_sample_that_is_not_finite_is_named(probe: Any, spec: Any, model: Trained) -> None:
-    with pytest.raises(UserError, match=r"^data: held-out sample 2 is not finite; make the data"):
-        finished(probe(model, Broken(), spec(images=4, levels=1)))
-
-
-def test_impossible_probe_is_one_line() -> None:
-    samples: Any = Noise()
-    block, one_image = replace(small_run().model, depth=1), range(1)
-    with pytest.raises(UserError, match=r"compares blocks, and the network has one; leave it out"):
-        check_probe(SimilaritySpec(), block, samples)
-    with pytest.raises(UserError, match=r"and the data hold out 1; leave it out$"):
-        check_probe(HeldoutSpec(), block, one_image)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"hold out 1; write {layer_similarity: {images: 1}}$"):
-        check_probe(SimilaritySpec(), small_run().model, one_image)  # type: ignore[arg-type]
-    check_probe(HeldoutSpec(), block, samples)

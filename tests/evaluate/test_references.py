@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,29 +55,6 @@ def written(path: Path, arrays: Arrays) -> ReferenceSpec:
     return spec(path)
 
 
-def test_moments_are_those_of_the_file(tmp_path: Path, arrays: Arrays) -> None:
-    file = open_reference(written(tmp_path / "x.npz", arrays), ALL)
-    for layer, keys in {"pool": ("mu", "sigma"), "spatial": ("mu_s", "sigma_s")}.items():
-        for found, key in zip(file.moments[layer], keys, strict=True):
-            assert np.array_equal(found, arrays[key])
-    assert file.shape == (3, 8, 8)
-    found = torch.cat([*file.batches()])
-    assert np.array_equal(found, arrays["arr_0"].transpose(0, 3, 1, 2))
-
-
-def test_only_what_metrics_need_is_required(tmp_path: Path, arrays: Arrays) -> None:
-    whole = written(tmp_path / "whole.npz", arrays)
-    cases = ((["fid", "is"], {"pool"}), (["is"], set()), (["sfid", "recall"], {"spatial"}))
-    for metrics, layers in cases:
-        assert open_reference(whole, metrics).moments.keys() == layers
-    few = written(tmp_path / "x.npz", {key: arrays[key] for key in ("mu", "sigma")})
-    assert open_reference(few, ["fid"]).shape is None
-    with pytest.raises(UserError, match="mu_s or sigma_s is absent"):
-        open_reference(few, ["fid", "sfid"])
-    with pytest.raises(UserError, match=r"must hold the images arr_0, got none$"):
-        open_reference(few, ["precision"])
-
-
 WRONG: dict[str, Arrays] = {
     "other dimensions": {"mu": np.zeros(4), "sigma": np.eye(4)},
     "not finite": {"sigma": np.where(np.eye(5, k=1), np.nan, 1)},
@@ -95,16 +71,6 @@ def test_wrong_file_is_one_line(tmp_path: Path, arrays: Arrays, name: str) -> No
     made = written(tmp_path / "x.npz", {**arrays, **WRONG[name]})
     with pytest.raises(UserError, match=r"^reference places: .*x.npz: .*$"):
         open_reference(made, ALL)
-
-
-def test_cut_file_is_one_line(tmp_path: Path, arrays: Arrays) -> None:
-    (path := tmp_path / "x.npz").write_bytes(b"")
-    with pytest.raises(UserError, match=r"^reference places: .*x.npz: .*$"):
-        open_reference(spec(path), ALL)
-    written(path, arrays)
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(UserError, match=r"^reference places: .*x.npz: .*$"):
-        open_reference(spec(path), ALL)
 
 
 def test_typed_path_precedes_folder_of_references(
@@ -173,40 +139,3 @@ def test_reference_has_all_moments_some_images(
     file = open_reference(ReferenceSpec(name="ours", path="ours.npz"), ("fid", "sfid", "recall"))
     assert file.shape == (3, 16, 16)
     np.testing.assert_array_equal(file.moments["spatial"][1], held["sigma_s"])
-
-
-@pytest.mark.usefixtures("inception_stands_in")
-def test_impossible_reference_is_one_line(
-    images: Path, in_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refused(*words: object) -> str:
-        assert command(*words) == 2
-        (line,) = capsys.readouterr().err.strip().split("\n")[-1:]
-        return line
-
-    few = "must keep at least 100 images, got 99"
-    assert few in refused(images, "x.npz", "--limit", 99)
-    assert few in refused(images, "x.npz", "--keep", 99)
-    Path("taken.npz").touch()
-    assert "taken.npz: must be a new .npz" in refused(images, "taken.npz")
-    assert not Path("x.npz").exists()
-
-
-@pytest.mark.usefixtures("inception_stands_in")
-def test_damaged_image_is_refused_or_left_out(
-    images: Path, in_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for folder in ("broken", "without"):
-        shutil.copytree(images, folder)
-    (Path("broken") / "n00000001" / "n00000001_1.png").write_bytes(b"no image")
-    (Path("without") / "n00000001" / "n00000001_1.png").unlink()
-    assert command("broken", "x.npz", "--size", 16) == 2
-    assert "n00000001/n00000001_1.png: must be readable" in capsys.readouterr().err
-    assert [*in_folder.glob("*.npz")] == []
-    assert command("broken", "a.npz", "--size", 16, "--batch", 7, "--skip-damaged") == 0
-    said = capsys.readouterr().out.split()
-    assert said[2:8] == ["images", "109", "stored", "109", "damaged", "1"]
-    assert command("without", "b.npz", "--size", 16) == 0
-    found, expected = held_by("a.npz"), held_by("b.npz")
-    for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=1e-9, atol=1e-15)

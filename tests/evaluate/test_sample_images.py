@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from tests.train.runs import CPU, evaluate, lab_with_a_run, small_run
 from tread_lab.config import SamplesSpec, decode
@@ -68,20 +67,6 @@ def assert_goes_on(
     assert not (place / "metrics.json").exists()
     assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
     assert (place / "samples.npz").read_bytes() == whole[1]
-
-
-def test_closed_evaluation_resumes_with_equal_results(
-    folder: RunFolder, whole: tuple[dict[str, float], bytes], starts: list[int]
-) -> None:
-    """So it yields within seconds to whoever stops a run, however many images it makes."""
-    shutil.rmtree(place := folder.evaluation(SPEC).path, ignore_errors=True)
-    batches = measuring(folder, SPEC, CPU, cache=folder.cache)
-    next(batches)
-    next(batches)
-    assert_goes_on(folder, batches, whole)
-    assert starts == [0, 64, 128, 192, 256]
-    with Image.open(place / "grid.png") as picture:
-        assert picture.size == (3 * (8 * 17 + 1),) * 2
 
 
 def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from tread_lab.records.lab import Lab
 ROOT = Path(__file__).parents[2]
 DONE, FAILED, MISTAKE, STOPPED, KILLED = 0, 1, 2, 130, -signal.SIGKILL
 CRASHED = 70  # with a traceback, which no fault may lead to
+QUIET = "from tests.faults.tricks import *\nwithout_extras()\n"  # a prelude: no figures
 
 
 class Done(NamedTuple):
@@ -170,11 +170,6 @@ class Place:
         (self.folder / f"{name}.yaml").write_text(sweep)
         return self
 
-    def copy(self, folder: Path) -> Place:
-        """The same files in another folder."""
-        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
-        return Place(self.zygote, folder, self.mlflow, self.started)
-
     def at_gate(self, gate: str) -> Callable[[], bool]:
         """Whether a driver waits at the gate that its prelude has set up."""
         return (self.folder / f"{gate}.waits").exists
@@ -182,16 +177,12 @@ class Place:
     def open_gate(self, gate: str) -> None:
         (self.folder / gate).touch()
 
-    def start(self, *argv: str, prelude: str = "", extras: bool = False, **env: str) -> Driver:
+    def start(self, *argv: str, prelude: str = "", **env: str) -> Driver:
         """Start `tread-lab ARGV`; the prelude is Python that the process runs before."""
         self.started += 1
         out = self.folder / f"driver-{self.started}.txt"
-        tricks = "from tests.faults.tricks import *\n"
-        quiet = "" if extras else "without_extras()\n"
         given = {"HOME": str(self.folder), **env}
-        return self.zygote.start(
-            self.folder, *argv, out=out, prelude=tricks + quiet + prelude, **given
-        )
+        return self.zygote.start(self.folder, *argv, out=out, prelude=QUIET + prelude, **given)
 
     def sweep(
         self, *more: str, name: str = "small", executor: str = "inline", **options: Any

@@ -68,6 +68,7 @@ def test_nonfinite_loss_diverges(place: Place) -> None:
     place.mlflow = True
     place.write(CASES % "{train: {lr: 1.0e+30}}")
     driver = place.finish()
+    place.mlflow = False
     place.finish()
     fine, bad = cases(place)
     assert (fine.state(), bad.state()) == ("completed", "diverged")
@@ -88,8 +89,8 @@ def test_nonfinite_loss_diverges(place: Place) -> None:
 )
 def test_out_of_memory(place: Place) -> None:
     file = CASES.replace(", batch: 4}", "}").replace("fine: {}", "fine: {train: {batch: 4}}")
-    place.write(file % "{train: {batch: 20000}}")
-    limit = "limit_memory(2)"  # less than the step needs, enough to read the records
+    place.write(file % "{train: {batch: 8000}}")
+    limit = "limit_memory(1)"  # less than the step needs, enough to read the records
     driver = place.sweep(prelude=limit)
     assert driver.wait() == MISTAKE and "micro_batch" in driver.said()
     fine, bad = cases(place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import math
 import os
 import stat
@@ -14,9 +13,9 @@ import pytest
 
 from tread_lab.config.errors import UserError
 from tread_lab.records import locks
-from tread_lab.records.durable import DiskFull, disk_error, read_json, replacing, write_json
+from tread_lab.records.durable import DiskFull, read_json, replacing, write_json
 from tread_lab.records.lab import Lab
-from tread_lab.records.locks import Busy, exclusive, is_held
+from tread_lab.records.locks import Busy
 from tread_lab.records.log import LogWriter, append_line, latest, read_entries, read_lines
 
 
@@ -49,34 +48,6 @@ def test_file_is_synced_before_renamed(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "fsync", fsync)
     write_json(path, 1)
     assert calls == [("file", False), ("folder", True)]
-
-
-@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
-def test_umask_decides_who_reads(tmp_path: Path, umask: int, mode: int) -> None:
-    before = os.umask(umask)
-    try:
-        write_json(tmp_path / "x.json", 1)
-        with replacing(tmp_path / "replaced") as temporary:  # as safetensors writes
-            (own := tmp_path / "own").touch(mode=0o600)
-            own.replace(temporary)
-    finally:
-        os.umask(before)
-    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("x.json", "replaced")}
-    assert modes == {mode}
-
-
-@pytest.mark.parametrize(
-    ("number", "remedy"),
-    [
-        (errno.EROFS, "choose a folder you may write with --root"),
-        (errno.ENOSPC, "make room and run the same command again"),
-        (errno.EIO, "choose another folder with --root"),
-    ],
-)
-def test_failed_write_names_remedy(number: int, remedy: str) -> None:
-    refusal = disk_error(OSError(number, "why"), Path("x"))
-    assert str(refusal) == f"cannot write x: why; {remedy}"
-    assert refusal.exit_code == (3 if "make room" in remedy else 2)
 
 
 def test_torn_last_line_is_dropped(tmp_path: Path) -> None:
@@ -154,14 +125,3 @@ def test_lock_has_one_owner(
                 folder.lock(),
             ):
                 pass
-
-
-def test_looking_at_lock_does_not_hold_it(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    assert not is_held(path)
-    path.touch()
-    with path.open() as looked_at:
-        fcntl.flock(looked_at, fcntl.LOCK_SH)
-        assert not is_held(path)
-    with exclusive(path, "x"):
-        assert is_held(path)

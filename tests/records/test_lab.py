@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,9 +12,7 @@ from tests.frozen import not_frozen
 from tests.sweep.plans import tiny
 from tests.synthetic import small, write_sweep
 from tread_lab import records
-from tread_lab.config import HeldoutSpec, UserError, encode, signature
-from tread_lab.config.evaluation import EvaluationDefaults
-from tread_lab.config.metrics import ReferenceSpec
+from tread_lab.config import UserError, encode, signature
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.run_folder import RunFolder
@@ -28,15 +25,6 @@ READERS: dict[str, Callable[[RunFolder], object]] = {
     "keep_steps.json": RunFolder.kept_steps,
     "evaluation_defaults.json": RunFolder.evaluation_defaults,
 }
-
-
-def test_hidden_files_are_not_runs(lab: Lab) -> None:
-    assert lab.runs() == []
-    for name in ("b", "a", ".trash"):
-        (lab.root / "runs" / name).mkdir(parents=True)
-    for name in (".DS_Store", "notes.txt"):
-        (lab.root / "runs" / name).touch()
-    assert [run.name for run in lab.runs()] == ["a", "b"]
 
 
 def test_root_takes_precedence_over_variable(
@@ -52,13 +40,6 @@ def test_root_takes_precedence_over_variable(
         Lab.existing("x")
 
 
-def test_mlflow_store_is_in_the_lab(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
-    assert lab.mlflow_uri == f"sqlite:///{lab.root}/mlflow.db"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://x")
-    assert lab.mlflow_uri == "http://x"
-
-
 def test_unique_prefix_names_a_run(lab: Lab) -> None:
     for name in ("abc1", "abd2"):
         lab.run(name).path.mkdir(parents=True)
@@ -72,31 +53,6 @@ def test_unique_prefix_names_a_run(lab: Lab) -> None:
         lab.known_sweep("rate")
     for named in ("rates", "rates.yaml", "sweeps/rates.yml"):
         assert lab.known_sweep(named).name == "rates"
-
-
-def test_steps_to_keep_are_added(lab: Lab) -> None:
-    run = lab.run_of(tiny())
-    for steps in ([20, 5], [5], [7]):
-        run.create(tiny(), keep_steps=steps)
-    assert run.kept_steps() == {5, 7, 20}
-
-
-def test_end_evaluations_name_no_step(lab: Lab) -> None:
-    run, end, early = lab.run("abc"), HeldoutSpec(), HeldoutSpec(step=5)
-    for spec in (end, early):
-        run.evaluation(spec).write(spec, {"heldout/loss": 1.0})
-    assert sorted(e.step or 0 for e in run.evaluations()) == [0, 5]
-    assert [e.path for e in run.end_evaluations()] == [run.evaluation(end).path]
-
-
-def test_run_keeps_its_first_evaluation_defaults(lab: Lab) -> None:
-    run, named = lab.run("abc"), ReferenceSpec(name="coco", path="/coco.npz")
-    assert run.evaluation_defaults() == EvaluationDefaults()
-    first = EvaluationDefaults(sampler={"steps": 6, "guidance": 2}, reference=named)
-    first = first.with_probes([HeldoutSpec(images=8, step=5)])
-    for defaults in (first, EvaluationDefaults(sampler={"steps": 9})):
-        run.create(tiny(), defaults)
-        assert run.evaluation_defaults() == first
 
 
 def test_parent_by_name_becomes_its_spec(lab: Lab) -> None:
@@ -127,20 +83,6 @@ def test_starting_file_gets_path_and_digest(
         assert with_parents({"fixed": typed}, lab) == {"fixed": whole_typed}
     with pytest.raises(UserError, match=r"init_from.file: cannot read .*absent: No such file"):
         with_parents({"init_from": {"file": str(tmp_path / "absent")}}, lab)
-
-
-def test_reference_name_keeps_its_file(tmp_path: Path) -> None:
-    run, file = Lab(tmp_path).run("3f2a"), tmp_path / "references" / "coco.json"
-    run.check_same_reference("coco", "b" * 64, Path("/y/coco.npz"))  # which keeps none
-    run.keep_reference("coco", "a" * 64, Path("/x/coco.npz"))
-    run.keep_reference("coco", "a" * 64, Path("/y/coco.npz"))
-    assert json.loads(file.read_text()) == {"sha256": "a" * 64, "file": "/x/coco.npz"}
-    with pytest.raises(UserError, match=r"reference coco: /y/coco.npz .* is another file than /x"):
-        run.keep_reference("coco", "b" * 64, Path("/y/coco.npz"))
-    for name in ("model.safetensors", "spec.yaml"):  # exported weights have their own
-        write_text(run.path / name, "x")
-    run.keep_reference("coco", "b" * 64, Path("/y/coco.npz"))
-    assert run.exported and (run.path / "references" / "coco.json").exists()
 
 
 @pytest.mark.parametrize("file", [*READERS, "plan.json", "metrics.json"])

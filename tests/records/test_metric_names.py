@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from tread_lab.config import RunSpec, decode
-from tread_lab.config.evaluation import METRICS
 from tread_lab.records import metric_names
 
 NATURES = {  # of metrics under the other names that they go by
@@ -23,26 +21,11 @@ NATURES = {  # of metrics under the other names that they go by
 }
 
 
-def test_every_metric_constant_has_a_kind() -> None:
-    kinds = metric_names.METRIC_KINDS
-    named = {x for name, x in vars(metric_names).items() if name.isupper() and isinstance(x, str)}
-    assert {*METRICS, *named} - kinds.keys() == {metric_names.MINUS, metric_names.DELTA}
-
-
 @pytest.mark.parametrize("name", NATURES)
 def test_a_column_has_the_nature_of_its_metric(name: str) -> None:
     kind = metric_names.metric_kind(name)
     assert (kind.nature, kind.sign) == NATURES[name]
     assert metric_names.lower_is_better(name) == (kind.sign >= 0)
-
-
-def test_of_several_routes_the_first_is_told_and_the_length_of_all() -> None:
-    routes = [{"start": 0, "end": 1, "rate": 0.25}, {"start": 4, "end": 8, "rate": 0.5}]
-    spec = decode(RunSpec, {"model": {"depth": 12, "width": 16, "heads": 2}, "routes": routes})
-    found = metric_names.parameters(spec)
-    assert (found["start"], found["end"], found["rate"], found["length"]) == (0, 1, 0.25, 7)
-    same = {"model": {"depth": 12, "width": 16, "heads": 2}, "routes": ["0->1", "4->8"]}
-    assert metric_names.parameters(decode(RunSpec, same))["route"] == "0->1 + 4->8"
 
 
 @pytest.mark.parametrize(
@@ -64,29 +47,6 @@ def test_what_departs_from_the_published_metric_is_in_its_name(
     assert metric_names.sample_metric(metric, extractor, 10_000, heldout=heldout) == name
 
 
-def test_parameters_are_flat_and_what_is_usual_is_empty() -> None:
-    model = {"depth": 12, "width": 16, "heads": 2}
-    dense = decode(RunSpec, {"model": model, "precision": "fp32", "seed": 3})
-    assert metric_names.parameters(dense) == {
-        "model": "DiT-12x16/2", "route": "dense", "start": "", "end": "",
-        "length": 0, "rate": 0.0, "bypass": "", "loss": "", "starts_from": "",
-        "process": "edm", "precision": "fp32", "fp32_block": "off", "seed": 3,
-    }  # fmt: skip
-    routed = {"model": model, "routes": [{"start": 2, "end": 8, "rate": 0.25}]}
-    more = {"loss": "both", "repa": {"block": 1}, "bypass": "sprint", "process": "flow"}
-    child = {
-        **routed,
-        **more,
-        "init_from": {"run": {**routed, "bypass": "sprint", "process": "flow"}},
-    }
-    found = metric_names.parameters(decode(RunSpec, child))
-    assert (found["start"], found["end"], found["rate"]) == (2, 8, 0.25)
-    assert (found["bypass"], found["loss"]) == ("sprint", "both + repa 0.5 at 1")
-    assert len(str(found["starts_from"])) == 16
-    file = {"model": model, "init_from": {"file": "x.pt", "digest": "abcd"}}
-    assert metric_names.parameters(decode(RunSpec, file))["starts_from"] == "file abcd"
-
-
 @pytest.mark.parametrize(
     ("numbers", "text"),
     [
@@ -101,10 +61,3 @@ def test_parameters_are_flat_and_what_is_usual_is_empty() -> None:
 )
 def test_values_have_their_metrics_digits_and_units(numbers: tuple[Any, ...], text: str) -> None:
     assert metric_names.value_text(*numbers) == text
-
-
-def test_labels_keep_counts_and_settings() -> None:
-    names = ("fid[heldout]@10k w=2", "delta/heldout/loss", "my_metric@1k", "gap/heldout")
-    assert [*map(metric_names.metric_label, names)] == [
-        "FID[heldout]@10k, w=2", "Δ held-out loss", "my_metric@1k", "Δ held-out loss"
-    ]  # fmt: skip

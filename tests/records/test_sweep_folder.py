@@ -1,8 +1,7 @@
-"""Claims about a sweep's folder: its plan, what was suggested, stopped and spent."""
+"""Claims about a sweep's folder: its plan, what was suggested and spent."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,9 @@ import pytest
 
 from tread_lab.config.cell import Tree, Trial
 from tread_lab.config.errors import UserError
-from tread_lab.records.durable import write_text
-from tread_lab.records.lab import Lab
-from tread_lab.records.stored_plan import StoredPlan, read_plan
+from tread_lab.records.stored_plan import read_plan
 from tread_lab.records.sweep_folder import (
-    Judgement,
     Stopwatch,
-    Suggestion,
     SweepFolder,
     hours_text,
 )
@@ -60,55 +55,6 @@ def test_plan_of_another_format_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(UserError, match=r"plan\.json: must have format 2"):
         read_plan(tmp_path / "plan.json")
-
-
-def test_shared_suggested_run_is_listed_once() -> None:
-    plan = StoredPlan("s", "", "", (trial("dense"),), (), {})
-    more = plan.with_suggested(
-        [[trial("dense"), trial("b")], [trial("a"), trial("b", "dense"), trial("c")]]
-    )
-    assert more.trials == (trial("dense"), trial("b"), trial("a"), trial("c"))
-    assert plan.trials == (trial("dense"),)
-
-
-@pytest.mark.parametrize(("cells", "left"), [(3, 1), (12, 7)])
-def test_search_suggests_up_to_its_trials(cells: int, left: int) -> None:
-    plan = StoredPlan("s", suggested=2, sources={"sweep": {"search": {"trials": 9}}})
-    assert plan.to_suggest == 0, "no search"
-    assert dataclasses.replace(plan, search={}, space=({},) * cells).to_suggest == left
-
-
-def test_parents_come_before_children() -> None:
-    eldest = {"model": "DiT-S/2", "train": {"steps": 1}}
-    parent = {"model": "DiT-S/2", "train": {"steps": 2}, "init_from": {"run": eldest}}
-    child = trial("child", "dense 1", init_from={"run": parent})
-    others = (trial("b", "dense 0"), trial("a", "dense 1"))
-    plan = StoredPlan("s", "", "", (child, *others), (), {})
-    assert [spec["train"]["steps"] for spec in plan.runs().values()] == [1, 2, 5, 5, 5]
-    assert list(plan.runs())[2:] == ["child", "b", "a"]
-    assert plan.baselines == ["dense 1", "dense 0"]
-
-
-def test_plan_includes_suggestions_in_order(lab: Lab) -> None:
-    folder = lab.sweep("s")
-    with pytest.raises(UserError, match="sweep s has no plan in"):
-        folder.plan()
-    write_text(folder.plan_path, StoredPlan("s", "", "", (trial("a"),), (), {}).text())
-    suggested = [Suggestion(1, {"start": 1}, (trial("c"),)), Suggestion(0, {}, (trial("b"),))]
-    for suggestion in suggested:
-        folder.add_suggestion(suggestion)
-    assert folder.suggestions() == suggested[::-1]
-    assert [one.run for one in folder.plan().trials] == ["a", "b", "c"]
-    assert [one.run for one in (folder.stored_plan() or folder.plan()).trials] == ["a"]
-
-
-def test_judgements_are_kept_for_each_run(tmp_path: Path) -> None:
-    sweep = SweepFolder(tmp_path)
-    made = [Judgement("a", 5, 0.25, stopped=False), Judgement("a", 9, 0.5), Judgement("b", 5, -0.5)]
-    for judgement in (*made, made[1]):  # passed again after a crash
-        sweep.add_judgement(judgement)
-    assert sweep.judgements() == made
-    assert sweep.stopped() == {"a": made[1], "b": made[2]}
 
 
 def test_sessions_add_up_and_are_recorded(tmp_path: Path, clock: Any) -> None:

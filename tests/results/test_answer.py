@@ -70,59 +70,6 @@ def test_a_cell_without_a_result_is_named_and_counts(tmp_path: Path) -> None:
     assert "lowest of 3" in said.sentence and "best of 3" in said.certainty
 
 
-def test_a_seed_whose_baseline_has_no_result_neither_ties_nor_counts(tmp_path: Path) -> None:
-    shape = small(seeds=(0, 1, 2), states={(None, 2): "diverged"})
-    lab = write_sweep(tmp_path / "three", shape)
-    two = write_sweep(tmp_path / "two", small(seeds=(0, 1)))
-    found, expected = (answer(one, trials_frame(one, "placement")) for one in (lab, two))
-    assert found.certainty == expected.certainty and "over seeds, from 2," in found.certainty
-    paired = "At 95% for all pairs of the 3 cells together, by paired differences, every other"
-    assert paired in found.sentence and paired in expected.sentence
-    lab = write_sweep(tmp_path / "one", small(seeds=(0, 1), states={(None, 1): "diverged"}))
-    assert answer(lab, trials_frame(lab, "placement")).certainty.startswith("One seed: the interv")
-
-
-@pytest.mark.parametrize(
-    ("spread", "best", "said"),
-    [
-        (
-            0.01,
-            (-1, -1.1, -1.2),
-            "Of 3 cells 5→8 s=0.5 has the lowest mean; it is better than dense at",
-        ),
-        (5.0, (-1, -1.1, -1.2), "dense at equal steps by its own interval, but not at 95% as the"),
-        (0.01, (-0.4, -1.1, -1.5), "lowest mean; it cannot be distinguished from dense"),
-    ],
-)
-def test_the_best_is_better_if_its_interval_and_that_of_all_cells_together_show_it(
-    spread: float, best: tuple[float, ...], said: str, tmp_path: Path
-) -> None:
-    lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
-    frame = trials_frame(lab, "placement").sort_values(["cell", "seed"])
-    gaps = [spread, -spread, 0, -spread, 0, spread, *best]  # of 0->4, 2->8 and 5->8
-    frame.loc[frame["role"] == "trial", GAP[0]] = gaps
-    assert said in answer(lab, frame).sentence
-
-
-def test_the_answer_counts_cells_whose_seeds_all_completed(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(seeds=(0, 1), states={((0, 4), 1): "failed"}))
-    frame = trials_frame(lab, "placement")
-    own = frame[frame["role"] == "baseline"].assign(role="trial", baseline=frame["run"])
-    rate_zero = own.assign(cell="2->8 s=0", **dict.fromkeys(GAP, 0.0))
-    frame = pd.concat([frame, rate_zero], ignore_index=True)  # the dense runs themselves
-    assert "of 2 cells: 1 better, 1 worse." in answer(lab, frame).sentence
-
-
-def test_the_losses_that_are_compared_are_of_the_same_seeds(tmp_path: Path) -> None:
-    """Another cell of the sweep may have more seeds, for which dense runs are there, too."""
-    lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
-    frame = trials_frame(lab, "placement")
-    two = frame[frame["seed"] < 2]
-    more = frame[(frame["seed"] < 2) | (frame["role"] == "baseline")]
-    found, expected = (answer(lab, rows.reset_index(drop=True)) for rows in (more, two))
-    assert found.sentence == expected.sentence and " against dense's " in found.sentence
-
-
 def test_control_shares_the_gain_of_the_best(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
     frame = trials_frame(lab, "placement")
@@ -157,3 +104,25 @@ def test_best_has_least_loss_where_baselines_move(tmp_path: Path) -> None:
     assert answer(lab, frame).cell == "5->8 s=0.5"
     found = answer(lab, both)
     assert found.cell == "0->4 s=0.5" and "every other cell is worse" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("spread", "best", "said"),
+    [
+        (
+            0.01,
+            (-1, -1.1, -1.2),
+            "Of 3 cells 5→8 s=0.5 has the lowest mean; it is better than dense at",
+        ),
+        (5.0, (-1, -1.1, -1.2), "dense at equal steps by its own interval, but not at 95% as the"),
+        (0.01, (-0.4, -1.1, -1.5), "lowest mean; it cannot be distinguished from dense"),
+    ],
+)
+def test_the_best_is_better_if_its_interval_and_that_of_all_cells_together_show_it(
+    spread: float, best: tuple[float, ...], said: str, tmp_path: Path
+) -> None:
+    lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
+    frame = trials_frame(lab, "placement").sort_values(["cell", "seed"])
+    gaps = [spread, -spread, 0, -spread, 0, spread, *best]  # of 0->4, 2->8 and 5->8
+    frame.loc[frame["role"] == "trial", GAP[0]] = gaps
+    assert said in answer(lab, frame).sentence

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from tests.four_sweeps import made_frame
-from tread_lab.config import UserError
 from tread_lab.records.run_state import RunState
 from tread_lab.results import NO_RESULT, cells_frame, of_baseline, with_delta
-from tread_lab.results.cells import disturbed, own_metrics, require_metric
+from tread_lab.results.cells import disturbed
 
 
 def rows(**columns: list[Any]) -> pd.DataFrame:
@@ -26,21 +24,6 @@ def rows(**columns: list[Any]) -> pd.DataFrame:
     }
     fixed |= {"baseline": None, "state": "completed", "reason": "", "mixed": False}
     return pd.DataFrame({**fixed, **columns})
-
-
-def test_one_seed_keeps_its_image_interval() -> None:
-    none = np.nan
-    gaps = {
-        "gap/x": [0.5, none, 0.25, none],
-        "gap/x:low": [0.4, none, none, none],
-        "gap/x:high": [0.6, none, none, none],
-        "gap/x:n": [64.0, none, none, none],
-    }
-    found = cells_frame(rows(cell=["readable", "readable", "lost", "lost"], **gaps))
-    assert list(found["gap/x"]) == [0.5, 0.25] and list(found["gap/x:unit"]) == ["images", ""]
-    assert list(found["gap/x:n"]) == [64, 1]
-    assert list(found["gap/x:low"].fillna(-1)) == [0.4, -1]
-    assert list(found["gap/x:high"].fillna(-1)) == [0.6, -1]
 
 
 ALONE = NO_RESULT[RunState.DIVERGED]
@@ -70,23 +53,6 @@ def test_cell_is_as_its_worst_seed(
     assert cell["completed"] == 1 + states.count("completed")
 
 
-def test_cells_are_in_plan_order() -> None:
-    trials = rows(role=["baseline", "trial", "trial", "trial"], cell=["z", "b", "z", "a"])
-    assert cells_frame(rows(seed=[3, 3]))["seeds"].tolist() == [2]  # beside two baselines
-    found = cells_frame(trials)
-    assert list(zip(found["role"], found["cell"])) == [
-        ("baseline", "z"), ("trial", "b"), ("trial", "z"), ("trial", "a")
-    ]  # fmt: skip
-
-
-def test_mean_counts_its_seeds() -> None:
-    numbers = {"a/x": [1.0, np.nan, 3.0], "b/x": [np.nan, 0.5, np.nan]}
-    (cell,) = cells_frame(rows(**numbers)).to_dict("records")
-    assert (cell["seeds"], cell["completed"]) == (3, 3)
-    assert (cell["a/x"], cell["a/x:n"], cell["a/x:unit"]) == (2.0, 2, "seeds")
-    assert (cell["b/x"], cell["b/x:n"], cell["b/x:unit"]) == (0.5, 1, "")
-
-
 def test_difference_is_to_own_baseline() -> None:
     trials = rows(run=["a", "b", "c", "d"], baseline=[None, "a", None, "c"], x=[1.0, 4.0, 2.0, 8.0])
     assert of_baseline(trials, "x").fillna(-1).tolist() == [-1, 1.0, -1, 2.0]
@@ -112,29 +78,3 @@ def test_implausible_speed_up_is_disturbed() -> None:
     assert not disturbed(other).any()
     assert disturbed(frame.assign(precision="bf16")).any()
     assert not disturbed(frame.drop(columns=seconds)).any()
-
-
-def test_foreign_metrics_are_not_own() -> None:
-    frame = pd.DataFrame(
-        {
-            "state": ["completed", "completed", "failed"],
-            "a/x": [1.0, None, None],
-            "b/x": [1.0, 2.0, None],
-            "c/x": [1.0, None, None],
-        }
-    )
-    frame.attrs["foreign"] = ("a/x", "b/x")
-    assert own_metrics(frame) == ["b/x", "c/x"]
-    frame.attrs.clear()
-    assert own_metrics(frame) == ["a/x", "b/x", "c/x"]
-
-
-def test_absent_metric_has_a_near_miss() -> None:
-    frame = pd.DataFrame(columns=["gap/b:low", "gap/bc", "seed"])
-    require_metric(frame, "gap/bc")
-    with pytest.raises(UserError, match=r"no metric 'gap/b:lo' in this sweep.*gap/bc"):
-        require_metric(frame, "gap/b:lo")
-    with pytest.raises(UserError, match=r"^no metric 'seed' in this sweep \(known: gap/bc\)$"):
-        require_metric(frame, "seed")
-    with pytest.raises(UserError, match="no metric 'gap/bc:low' in this sweep"):
-        require_metric(frame.assign(**{"gap/bc:low": 0.0}), "gap/bc:low")

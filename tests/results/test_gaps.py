@@ -25,13 +25,13 @@ from tread_lab.records.run_folder import INFLUENCES
 from tread_lab.results import cells_frame, trials_frame, with_delta
 from tread_lab.results.gaps import (
     Losses,
-    common_evaluation,
     gap_over_images,
     loss_gaps,
     losses_paths,
     recorded_gaps,
     run_gaps,
 )
+from tread_lab.results.intervals import t_interval
 from tread_lab.results.ranking_table import formatted, ranking
 
 BASELINE, TRIAL = signature(tiny_spec(None)), signature(tiny_spec((2, 8)))
@@ -112,51 +112,7 @@ def test_levels_may_differ_by_rounding_alone(level: float, same: bool) -> None:
                 loss_gaps(trial, baseline)
 
 
-def test_losses_without_levels_or_of_fewer_images_cannot_be_paired() -> None:
-    for shape, other in ((4, 4), ((4, 2), (3, 2))):
-        with pytest.raises(UserError, match=r"losses of \(4,.*\) and \(.*\) cannot be paired"):
-            gap_over_images(np.ones(shape), np.ones(other))
-
-
 ONES = np.ones((4, 2))
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"dense": ONES}, "is no record of losses .*level.*; evaluate again"),
-        ({"dense": ONES.astype(object), "level": ONES}, "is no record of losses"),
-        ({"dense": ONES, "level": ONES[:, :1]}, "arrays of images x levels expected"),
-        ({"dense": ONES, "level": ONES, "routed": ONES[:3]}, "arrays of images x levels expected"),
-        ({"dense": ONES[0], "level": ONES[0]}, "arrays of images x levels expected"),
-        ({"dense": ONES[:1], "level": ONES[:1]}, "arrays of images x levels expected"),
-    ],
-)
-def test_arrays_that_are_no_losses_are_one_clear_line(
-    tmp_path: Path, arrays: dict[str, np.ndarray], message: str
-) -> None:
-    np.savez(tmp_path / "losses.npz", **arrays)  # type: ignore[arg-type]
-    path = tmp_path / "losses.npz"
-    with pytest.raises(UserError, match=message):
-        Losses.read(path)
-    with pytest.raises(UserError, match="is no record of losses"):
-        Losses.read(tmp_path / "absent.npz")
-    for damaged in (b"", b"not a zip at all", path.read_bytes()[:200]):
-        path.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"is no record of losses .*; evaluate again"):
-            Losses.read(path)
-
-
-def test_only_losses_of_a_runs_end_are_paired_and_only_where_they_are(tmp_path: Path) -> None:
-    lab, ones = Lab(tmp_path), np.ones((8, 2))
-    end, early = HeldoutSpec(images=8, levels=2), HeldoutSpec(images=8, levels=2, step=5)
-    for spec in (end, early):
-        evaluated(lab, tiny_spec(None), spec, dense=ones, level=ones)
-    lab.run(BASELINE).evaluation(HeldoutSpec(images=16)).write(HeldoutSpec(images=16), {})
-    path = lab.run(BASELINE).evaluation(end).path
-    assert losses_paths(lab.run(BASELINE)) == {path.name: path / "losses.npz"}
-    stage = lab.run(BASELINE).evaluation(early).path
-    assert losses_paths(lab.run(BASELINE), 5) == {path.name: stage / "losses.npz"}
 
 
 def losses_of(root: Path, name: str, dense: np.ndarray, routed: float | None = None) -> Path:
@@ -164,28 +120,6 @@ def losses_of(root: Path, name: str, dense: np.ndarray, routed: float | None = N
     more = {} if routed is None else {"routed": np.full(dense.shape, routed)}
     np.savez(root / f"{name}.npz", dense=dense, level=np.ones(dense.shape), **more)
     return root / f"{name}.npz"
-
-
-def test_what_is_measured_later_by_others_changes_no_comparison(tmp_path: Path) -> None:
-    few, many = np.ones((4, 2)), np.ones((8, 2))
-    sides = [
-        {"a": losses_of(tmp_path, f"a{k}", few), "b": losses_of(tmp_path, f"b{k}", many)}
-        for k in range(3)
-    ]
-    assert common_evaluation(sides) == "b" and common_evaluation(sides, ["a", "c"]) == "a"
-    assert common_evaluation([*sides, {"a": sides[0]["a"]}]) == "a"
-    assert common_evaluation([*sides, {}]) is None
-
-
-def test_without_a_shared_evaluation_the_gap_to_routing_is_of_the_planned_one(
-    tmp_path: Path,
-) -> None:
-    few, many = np.ones((4, 2)), np.ones((8, 2))
-    trial = {"a": losses_of(tmp_path, "a", few, 1.5), "b": losses_of(tmp_path, "b", many, 3.0)}
-    assert {name: gap.mean for name, gap in recorded_gaps(trial, {}).items()} == {"gap/route": 2.0}
-    planned = recorded_gaps(trial, {"c": trial["a"]}, ["a", "c"])
-    assert {name: gap.mean for name, gap in planned.items()} == {"gap/route": 0.5}
-    assert recorded_gaps({}, trial, ["a"]) == {}
 
 
 def test_a_replaced_file_is_read_again(tmp_path: Path) -> None:
@@ -245,3 +179,21 @@ def test_one_seeds_distance_has_sampled_interval(tmp_path: Path) -> None:
         assert (cell[metric + ":n"], cell[metric + ":unit"]) == (1000, "samples")
     heads = formatted(ranking(frame, "gap/heldout", beside=[FD]), "gap/heldout")
     assert "±" in heads[f"{FD}, ± of samples"].iloc[0]
+
+
+def test_sets_of_images_give_an_interval(tmp_path: Path) -> None:
+    """Over three sets of equal seeds; a difference is paired by set."""
+    lab = write_sweep(tmp_path, small())
+    sets = {BASELINE: np.array([8.0, 9.0, 7.0]), TRIAL: np.array([8.1, 9.3, 7.2])}
+    for name, values in sets.items():
+        for folder in lab.run(name).evaluations():
+            tree = folder.read() or {}
+            if tree["spec"]["kind"] == "samples":
+                metric = next(iter(tree["metrics"]))
+                own = {"metrics": {metric: values.mean()}, "sets": {metric: [*values]}}
+                write_json(folder.path / "metrics.json", {**tree, **own})
+    cell = cells_frame(with_delta(trials_frame(lab, "placement"), FD)).set_index("route")
+    apart = {FD: sets[TRIAL], f"delta/{FD}": sets[TRIAL] - sets[BASELINE]}
+    for metric, values in apart.items():
+        found = cell.loc["2->8", [metric, metric + ":low", metric + ":high"]]
+        assert found.tolist() == pytest.approx(t_interval(values))

@@ -5,36 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
-from tests.synthetic import small, tiny_spec, write_sweep
-from tests.train.runs import small_run
-from tread_lab.config import decode, encode
-from tread_lab.config.errors import UserError
-from tread_lab.config.sweep import Experiment, SweepSpec
-from tread_lab.records.durable import write_json
-from tread_lab.records.lab import Lab
+from tests.synthetic import small, write_sweep
 from tread_lab.records.run_state import RunState
 from tread_lab.results.lab_frames import (
     GAP_COLUMNS,
     gaps_frame,
-    history_frame,
     open_lab,
-    open_sweep,
 )
-from tread_lab.sweep.expand import expand
-
-
-def test_the_nearest_lab_above_is_opened(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_sweep(in_folder / "lab", small(name="near"))
-    write_sweep(in_folder / "far", small(name="far"))
-    below = in_folder / "a" / "b"
-    below.mkdir(parents=True)
-    monkeypatch.chdir(below)
-    assert open_lab().sweeps == ["near"]
-    monkeypatch.setenv("TREAD_LAB_ROOT", str(in_folder / "far"))
-    assert open_lab().sweeps == ["far"]
-    assert open_lab(in_folder / "lab").sweeps == ["near"]
 
 
 def test_each_measured_trial_has_a_gap(tmp_path: Path) -> None:
@@ -53,66 +31,3 @@ def test_each_measured_trial_has_a_gap(tmp_path: Path) -> None:
     assert repr(sweep).startswith("s: 8 runs of")  # one that two trials share counts once
     none_measured = gaps_frame(sweep.trials[sweep.trials["role"] == "baseline"])
     assert len(none_measured) == 0 and list(none_measured.columns) == [*GAP_COLUMNS]
-
-
-def test_environment_names_a_notebooks_sweep(
-    in_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_sweep(in_folder / "lab", small(name="s"))
-    states = dict.fromkeys([(0, 4), (2, 8), (5, 8)], RunState.FAILED)
-    write_sweep(in_folder / "lab", small(name="other", steps=7, states=states))
-    assert open_sweep("s").name == "s"
-    with pytest.raises(
-        UserError, match=r"^no sweep t in this lab yet: run `tread-lab sweep t\.yaml"
-    ):
-        open_sweep("t")
-    monkeypatch.setenv("TREAD_LAB_SWEEP", "other")
-    assert open_sweep("s").name == "other"
-    monkeypatch.delenv("TREAD_LAB_SWEEP")
-    write_sweep(in_folder / "lab", small(name="s", steps=8, states={None: "failed", **states}))
-    with pytest.raises(UserError, match=r"^no run of s is done yet: `tread-lab sweep s\.yaml` "):
-        open_sweep("s")
-
-
-def test_runs_have_attempts_and_reasons(tmp_path: Path) -> None:
-    lab = open_lab(tmp_path)
-    for seed, reason in enumerate(("out of memory\nmore", "")):
-        folder = lab.lab.run_of(small_run(seed=seed))
-        folder.create(small_run(seed=seed))
-        for _ in range(2 - seed):
-            folder.close_attempt(folder.open_attempt(pid=1), "interrupted")
-        folder.finish(RunState.FAILED if reason else RunState.COMPLETED, step=3, reason=reason)
-    (lab.lab.run_of(small_run(seed=1)).path / "spec.yaml").write_text("cut")
-    rows = lab.runs
-    assert list(rows.columns) == ["run", "label", "state", "step", "attempts", "reason"]
-    assert rows["run"].tolist() == sorted(lab.lab.run_of(small_run(seed=s)).name for s in (0, 1))
-    found = rows.sort_values("label").drop(columns="run").to_numpy().tolist()
-    assert found == [
-        ["", "completed", 3, 1, ""],  # whose spec is damaged
-        ["1->1 s=0.5 seed 0", "failed", 3, 2, "out of memory"],
-    ]
-
-
-def test_history_follows_the_plan(tmp_path: Path) -> None:
-    routes = [f"{start}->8" for start in (7, 2, 5, 0, 6, 3, 1, 4)]
-    tree = {"experiment": "tiny", "axes": {"route": routes, "rate": [0, 0.5]}}
-    base = Experiment(name="tiny", run=encode(tiny_spec((2, 8))))
-    trials = expand(decode(SweepSpec, tree), base).trials
-    runs = list(dict.fromkeys(trial.run for trial in trials))  # dense is a trial of each route
-    assert len(runs) == 9 < len(trials)
-    lab = Lab(tmp_path)
-    plan = {"format": 2, "name": "s", "evaluate": [], "trials": encode(trials)}
-    write_json(lab.sweep("s").plan_path, plan)
-    assert len(history_frame(lab, "s", ["train/loss"])) == 0  # nothing was logged yet
-    for number, run in enumerate(runs):
-        with lab.run(run).log() as log:
-            log(5, **{"train/loss": float(number), "train/lr": 1e-4})
-    frame = history_frame(lab, "s", ["train/loss"])
-    assert list(frame.columns) == ["run", "step", "key", "value"]
-    assert frame.to_numpy().tolist() == [
-        [run, 5, "train/loss", float(number)] for number, run in enumerate(runs)
-    ]
-    assert len(history_frame(lab, "s")) == len(history_frame(lab, lab.sweep("s"))) == 18
-    assert len(history_frame(lab, "s", [])) == 0
-    with pytest.raises(UserError, match=r"no key 'train/los' .*did you mean 'train/loss'\?"):
-        history_frame(lab, "s", ["train/los"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +34,6 @@ from tread_lab.results import (
 )
 def test_the_key_is_what_was_measured(columns: dict[str, list[Any]], key: str | None) -> None:
     assert ranking_key(made_frame("dense", "a", **columns)) == key
-
-
-def test_a_number_of_few_runs_of_another_sweep_is_no_key() -> None:
-    frame = made_frame("dense", "a", **{"gap/heldout": [None, 1.0], "heldout/loss": [1.0, 2.0]})
-    frame.attrs["foreign"] = ["gap/heldout"]  # the baseline lacks it
-    assert ranking_key(frame) == "heldout/loss"
-    two = made_frame(
-        "dense", "other", "a", **{"heldout/loss": [None] * 3, "gap/heldout": [1.0] * 3}
-    )
-    two["role"] = ["baseline", "baseline", "trial"]
-    assert ranking_key(two) == "gap/heldout"
-    alone = made_frame("a", "b", **{"heldout/loss": [1.0, 2.0], "gap/heldout": [1.0, 2.0]})
-    assert ranking_key(alone.assign(role="trial")) == "heldout/loss"  # no baseline at all
 
 
 @pytest.mark.parametrize(
@@ -90,16 +76,6 @@ def test_the_best_cell_stands_first_and_those_without_a_number_last_in_plan_orde
     assert list(ranked_cells(frame, None)["cell"]) == [*names]
 
 
-@pytest.mark.parametrize("key", ["fd@1k", "gap/heldout"])
-def test_a_cell_that_is_ranked_by_some_of_its_seeds_says_so(key: str) -> None:
-    frame = made_frame("dense", "a", "a", "b", "b", **{key: [None, 1.0, None, 2.0, 3.0]})
-    frame["gap/heldout:low"] = frame["gap/heldout:high"] = 0.0
-    frame["gap/heldout:n"] = [np.nan, *[64.0] * 4]  # images
-    cells = ranked_cells(frame, key).set_index("cell")
-    assert cells["reason"].to_dict() == {"a": f"{key} of 1 of 2 seeds", "b": "", "dense": ""}
-    assert cells["rank"]["a"] < cells["rank"]["b"]
-
-
 def test_a_trial_that_is_its_baselines_own_run_is_left_out() -> None:
     frame = made_frame("dense", "rate 0", "a", run=["r", "r", "s"], baseline=[None, "r", "r"],
                   **{"gap/heldout": [None, 0.0, 1.0]})  # fmt: skip
@@ -126,13 +102,6 @@ def test_cells_with_baselines_of_their_own_tie_by_their_gaps(
     assert tied_with_best(lab, frame, cells) == cells[1:2]
 
 
-def test_one_seed_calls_no_cell_better_than_dense() -> None:
-    ends = {"": -9.0, ":low": -9.1, ":high": -8.9, ":n": 32.0}
-    numbers = {f"gap/heldout{end}": [np.nan, value] for end, value in ends.items()}
-    done = ranked_cells(frame := made_frame("dense", "a", **numbers), "gap/heldout")
-    assert not better_than_dense(frame, done[done["role"] == "trial"])
-
-
 @pytest.mark.parametrize(("state", "better"), [("pending", True), ("diverged", False)])
 def test_every_started_cell_counts(state: str, better: bool) -> None:
     """Gaps of -1 are better than dense alone, and not as the best of 201 cells."""
@@ -143,25 +112,6 @@ def test_every_started_cell_counts(state: str, better: bool) -> None:
     assert started_cells(frame) == (1 if better else 201)
     cells = ranked_cells(frame, "gap/heldout")
     assert better_than_dense(frame, cells[cells["cell"] == "a"]) is better
-
-
-@pytest.mark.parametrize("lost", [Path.unlink, lambda path: path.write_bytes(b"")])
-def test_cells_that_their_images_alone_tell_apart_tie_where_these_are_lost(
-    lost: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half an interval is 0.0006; that of the difference is less than the sum of both."""
-    gaps = {(2, 8): 0.0, (0, 4): 0.0012, (5, 8): 0.0014}
-    lab = write_sweep(tmp_path, small(routes=tuple(gaps), heldout=gaps.__getitem__))
-    frame = trials_frame(lab, "placement")
-    cells = ["2->8 s=0.5", "0->4 s=0.5", "5->8 s=0.5"]
-    assert tied_with_best(lab, frame, cells) == []
-    with monkeypatch.context() as patch:
-        patch.setattr("tread_lab.results.ranking.NEAREST", 2)  # the best one counts
-        assert tied_with_best(lab, frame, cells) == cells[2:]  # whose images are not read
-    (run,) = frame.loc[frame["cell"] == cells[1], "run"]
-    for path in lab.run(run).path.glob("evaluations/*/losses.npz"):
-        lost(path)
-    assert tied_with_best(lab, frame, cells) == cells[1:2]
 
 
 def test_a_rival_that_two_cells_would_tell_apart_ties_beside_many(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,12 @@ from tread_lab.config import HeldoutSpec, RunSpec, decode, encode
 from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.dashboards.contents import contents
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_state import RunState
 from tread_lab.results import (
     equal_steps_frame,
     steps_frame,
-    tied_with_best,
     training_frame,
     trials_frame,
 )
-from tread_lab.results.gaps import losses_paths
 from tread_lab.sweep.plan import Plan, make_plan, store_plan
 from tread_lab.sweep.task import Task
 
@@ -105,24 +101,11 @@ def test_matched_runs_also_compare_equal_steps(tmp_path: Path) -> None:
     assert at_six["gap/heldout"].iloc[1] == pytest.approx(losses.iloc[1] - losses.iloc[0])
     assert at_six["heldout/loss"].iloc[0] == at_end["heldout/loss"].iloc[0]
     assert at_six["heldout/loss"].iloc[1] != at_end["heldout/loss"].iloc[1]
-    assert "step" not in training_frame(lab, "matched", at_end), "two questions are no curve"
+    assert "step" not in training_frame(lab, "matched"), "two questions are no curve"
     shown = contents(lab, "matched")
     assert "dense run at equal training FLOPs" in shown["answer"].sentence
     questions = {chart.question for chart in shown["charts"]}
     assert questions == {"at equal training FLOPs", "at equal steps"}
-    worse = at_six["run"].iloc[2]
-    for run, step in at_six.attrs["at_step"].items():
-        for path in losses_paths(lab.run(run)).values():
-            path.unlink()  # what the ends have lost is asked by nobody
-        (path,) = losses_paths(lab.run(run), step).values()
-        arrays = dict(np.load(path))
-        np.savez(path, **arrays | {"dense": arrays["dense"] + (run == worse)})  # type: ignore[arg-type]
-    assert tied_with_best(lab, at_six, list(at_six["cell"].iloc[1:])) == []
-    (path,) = losses_paths(lab.run(worse), 6).values()
-    shutil.rmtree(path.parent)
-    lacking = equal_steps_frame(lab, "matched")
-    assert lacking is not None
-    assert lacking["heldout/loss"].notna().tolist() == [True, True, False]  # nor has it its end's
 
 
 @pytest.mark.parametrize(
@@ -156,15 +139,3 @@ def test_failed_trial_has_one_row(tmp_path: Path) -> None:
     assert first["gap/heldout"] == pytest.approx(heldout_gap((0, 4)))
     assert first[FD] == pytest.approx(1.8 + 24.0 + fd_gap((0, 4)))
     assert np.isnan(first["throughput/images_per_s"]) and last["throughput/images_per_s"] == 500.0
-
-
-def test_device_hours_count_all_devices(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(stages=(100, 200)))
-    hours = steps_frame(lab, "placement")["cost/device_hours"]
-    first = lab.run(lab.sweep("placement").plan().trials[0].run)
-    tree = first.result() or {}
-    first.reopen()
-    facts = {"step": tree["step"], "metrics": tree["metrics"], "devices": 4}
-    first.finish(RunState.COMPLETED, **facts)
-    found = steps_frame(lab, "placement")["cost/device_hours"]
-    assert (found / hours).tolist() == [4.0] * 3 + [1.0] * (len(found) - 3)

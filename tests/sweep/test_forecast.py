@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,6 @@ from tread_lab.sweep.forecast import (
     RemainingTime,
     Speed,
     TrainSeconds,
-    fitted,
     forecast,
 )
 from tread_lab.sweep.task import Task
@@ -41,22 +39,6 @@ def timed_run(lab: Lab, spec: RunSpec, seconds: float, model: str) -> RunFolder:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("steps", "overhead", "per_flop"),
-    [
-        ([(2.0, 6.0)], 0.0, 3.0),
-        ([(1.0, 3.0), (3.0, 7.0)], 1.0, 2.0),
-        ([(1.0, 1.0), (2.0, 4.0)], 0.0, 5 / 3),
-        ([(1.0, 4.0), (2.0, 2.0)], 3.0, 0.0),
-    ],
-)
-def test_fitted_line_has_no_negative_part(
-    steps: list[tuple[float, float]], overhead: float, per_flop: float
-) -> None:
-    found = fitted(steps)
-    assert (found.overhead, found.per_flop) == pytest.approx((overhead, per_flop))
-
-
 def test_earlier_runs_price_a_flop(lab: Lab) -> None:
     timed_run(lab, DENSE, 0.5, "x86_64")
     per_flop = 10.0 / cost(DENSE).train_flops
@@ -65,21 +47,6 @@ def test_earlier_runs_price_a_flop(lab: Lab) -> None:
     flops = cost(routed.spec).train_flops + pass_flops(routed.spec, MEASURED)
     assert found.seconds == pytest.approx(per_flop * flops)
     assert found.source == "from 1 earlier run"
-
-
-@pytest.mark.parametrize(
-    "lack", ["metrics", "spec.yaml", "attempts.jsonl", "completion", "device", "network"]
-)
-def test_other_runs_do_not_count(lab: Lab, lack: str) -> None:
-    run = tiny(train={"batch": 4}) if lack == "network" else DENSE
-    folder = timed_run(lab, run, 9.0, "another" if lack == "device" else "x86_64")
-    (folder.path / lack).unlink(missing_ok=True)
-    if lack in ("metrics", "completion"):
-        folder.reopen()
-        state = RunState.STOPPED if lack == "completion" else RunState.COMPLETED
-        facts: dict[str, Any] = {} if lack == "metrics" else {"metrics": {STEP_SECONDS: 9.0}}
-        folder.finish(state, step=20, **facts)
-    assert forecast(lab, [Task(replace(DENSE, seed=1))], CPU) == RemainingTime(None, 1)
 
 
 def test_finished_work_takes_no_time(lab: Lab) -> None:

@@ -9,7 +9,6 @@ import pytest
 from tread_lab.config import RunSpec, UserError, decode, signature
 from tread_lab.config.evaluation import at_steps, decode_evaluations
 from tread_lab.config.labels import cell_label
-from tread_lab.config.lengths import follows_length, written_shares
 from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.sweep.expand import Expansion, Price, expand, matched_steps
 
@@ -116,20 +115,6 @@ def test_unmatchable_sweep_is_refused(sweep: dict[str, Any], message: str) -> No
     with pytest.raises(UserError, match=message) as refused:
         expansion(**sweep)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "what"),
-    [
-        ({"sweep": {"fixed": {"train": {"warmup": 0.1}}}}, "a warm-up"),
-        ([{"axes": [{"train.warmup": [0.2, 0.1]}]}], "a warm-up"),
-        ({"variants": {"phase": {"half": {"routes_until": 0.5}}}}, "a routed phase"),
-        ({"train": {"warmup": 10, "lr": 0.1}, "routes_until": 50, "routes_from": 0.3}, ""),
-    ],
-)
-def test_written_shares_follow_the_length(settings: Any, what: str) -> None:
-    run = {"train": {"steps": 100, "warmup": 10}, "routes_from": 25, "routes_until": 50}
-    assert follows_length(run, written_shares(settings)).removesuffix(SHARE) == what
 
 
 def test_baseline_has_the_seed_of_its_trial() -> None:

@@ -1,4 +1,4 @@
-"""The tasks of a plan: each run once, and what is open, judged or compared among them."""
+"""The tasks of a plan: each run once, and what is open, or compared among them."""
 
 from __future__ import annotations
 
@@ -7,26 +7,20 @@ from typing import Any
 
 import pytest
 
-from tests.pretender import ended_run
 from tests.sweep.plans import plan_of, tiny
 from tread_lab.config import UserError, decode
 from tread_lab.config.cell import Trial
 from tread_lab.config.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec
-from tread_lab.config.load import load_sweep, shipped_folder
-from tread_lab.config.sweep import SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.config.sweep import SearchSpec, SweepSpec
 from tread_lab.cost.training import cost
-from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Judgement
 from tread_lab.sweep.expand import steps_off
 from tread_lab.sweep.plan import (
     Plan,
-    make_plan,
     objectives_of,
     plan_with_costs,
 )
 
 THEN = {"routes": [], "train": {"steps": 4, "warmup": 0}}
-SEARCH = {"trials": 2, "objectives": ["heldout/loss"]}
 
 
 def planned(**more: Any) -> Plan:
@@ -79,26 +73,6 @@ def test_parents_are_counted_apart() -> None:
     assert [task.evaluations == () for task in plan.tasks] == [True, False, True, False]
 
 
-@pytest.mark.parametrize(("early", "left"), [(None, 5), (StopEarlySpec(), 4)])
-def test_stopped_run_opens_without_early_stopping(
-    lab: Lab, early: StopEarlySpec | None, left: int
-) -> None:
-    plan = replace(planned(evaluate=[]), stop_early=early)
-    lab.sweep("p").add_judgement(Judgement(plan.trials[2].run, 5, 0.5))
-    ended_run(lab, plan.trials[0].spec, step=20)
-    assert len(plan.open_tasks(lab)) == left
-    assert plan.open_of(lab, plan.tasks[:1]) == []
-
-
-@pytest.mark.parametrize("sweep", sorted(path.stem for path in shipped_folder("sweeps").iterdir()))
-def test_shipped_sweep_plans_cells_with_costs(sweep: str) -> None:
-    name, spec, base = load_sweep(sweep)
-    plan = make_plan(name, spec, base, {"device": {"precisions": ["fp32", "bf16"]}})
-    tree = plan_with_costs(plan)
-    assert plan.trials and set(tree["runs"]) == set(plan.runs())
-    assert all(run["train_flops"] > 0 for run in tree["runs"].values())
-
-
 AT_END = HeldoutSpec(images=8, levels=2)
 
 
@@ -111,34 +85,8 @@ def objectives(
     return objectives_of(search, file, evaluations, trials)
 
 
-COSTS = (
-    "cost/family_flops", "cost/peak_memory_bytes", "cost/train_flops", "cost/train_seconds",
-    "throughput/images_per_s", "throughput/step_seconds",
-)  # fmt: skip
 EARLY, LARGER = replace(AT_END, step=10), replace(AT_END, images=16)
 FD = decode(SamplesSpec, {"metrics": ["fd", "kid"], "count": 1000})
-BY_FILE = decode(
-    SamplesSpec, {"metrics": ["fid"], "count": 500, "reference": {"name": "r", "path": "a"}}
-)
-
-
-@pytest.mark.parametrize(
-    ("names", "evaluations", "baseline", "found"),
-    [
-        ((), (AT_END,), {"routes": []}, ("gap/heldout",)),
-        ((), (AT_END,), None, ("heldout/loss",)),
-        (("cost/train_flops", "gap/heldout"), (AT_END,), {"routes": []}, None),
-        (("heldout/loss",), (AT_END, EARLY), {"routes": []}, None),
-        (("cost/train_flops",), (AT_END, LARGER), {"routes": []}, None),
-        (COSTS, (), {"routes": []}, None),
-        (("fd@1k", "fid@500"), (FD, BY_FILE), {"routes": []}, ("fd[fashion16-v1]@1k", "fid@500")),
-    ],
-)
-def test_objective_is_a_cost_or_end_metric(
-    names: tuple[str, ...], evaluations: Any, baseline: Any, found: tuple[str, ...] | None
-) -> None:
-    """Without any, a search minimises the gap or, without a baseline, the loss."""
-    assert objectives(*names, evaluations=evaluations, baseline=baseline) == (found or names)
 
 
 @pytest.mark.parametrize(

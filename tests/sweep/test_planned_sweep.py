@@ -9,45 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.made_data import normal, write_arrays
-from tests.pretender import ended_run
 from tread_lab.config import RunSpec, UserError, decode, encode
-from tread_lab.config.signature import signature
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Judgement
 from tread_lab.sweep.plan import check_edit, store_plan
-from tread_lab.sweep.planned_sweep import DataDigests, load_sweep
-
-
-def test_rows_have_roles_and_costs(tmp_path: Path) -> None:
-    overrides = ("train.steps=100", "match=null", "axes.rate=[0.25,0.75]")
-    planned = load_sweep("route_placement.yaml", "controls=[]", *overrides, path=tmp_path)
-    rows = planned.trials
-    assert rows.columns[:6].tolist() == ["run", "label", "role", "seed", "state", "baseline"]
-    assert {*rows.columns[6:]} == {"start", "end", "rate", "steps", "speedup", "train_flops"}
-    assert rows["run"].tolist() == [trial.run for trial in planned.plan.trials]
-    assert len(rows) == 1 + 2 * 16 and set(rows["state"]) == {"pending"}
-    assert rows["rate"].dropna().unique().tolist() == [0.25, 0.75]
-    assert rows["start"].dtype == "Int64"
-    dense, routed = rows.iloc[0], rows.iloc[1]
-    assert (dense["role"], dense["label"], dense["speedup"]) == ("baseline", "dense seed 0", 1.0)
-    assert routed["role"] == "trial" and routed["baseline"] == dense["run"]
-    assert routed["train_flops"] < dense["train_flops"] and routed["speedup"] > 1
-    assert not any(tmp_path.iterdir())
-
-
-def test_runs_of_the_lab_are_done(tmp_path: Path) -> None:
-    sweep = load_sweep("route_placement.yaml", "controls=[]", "evaluate=[]", path=tmp_path)
-    for trial in sweep.plan.trials[:10]:
-        ended_run(Lab(tmp_path), trial.spec, "diverged", step=1)
-    later = load_sweep("route_placement.yaml", "controls=[]", "evaluate=[]", path=tmp_path)
-    assert later.trials["state"].tolist() == ["diverged"] * 10 + ["pending"] * 7
-    last = sweep.plan.trials[-1].run
-    with Lab(tmp_path).run(last).log() as log:
-        log(1, **{"train/loss": 1.0})
-    Lab(tmp_path).sweep("route_placement").add_judgement(Judgement(last, 1, 0.5))
-    later = load_sweep("route_placement.yaml", "controls=[]", "evaluate=[]", path=tmp_path)
-    assert later.trials["state"].iloc[-1] == "stopped", "early, as everywhere"
-
+from tread_lab.sweep.planned_sweep import load_sweep
 
 MODEL = {"depth": 2, "width": 16, "heads": 2}
 
@@ -59,20 +24,6 @@ def write_set(folder: Path, seed: int = 0, heldout_seed: int = 1) -> Path:
 def run_on(path: Path, **more: object) -> RunSpec:
     data = {"source": "latents", "path": str(path), "channels": 4, "size": 8, "classes": 3}
     return decode(RunSpec, {"model": MODEL, "precision": "fp32", "data": data, **more})
-
-
-def test_data_content_names_the_run(lab: Lab, tmp_path: Path) -> None:
-    spec = DataDigests(lab).named(run_on(write_set(tmp_path / "one")))
-    assert spec.data.digest is not None
-    shutil.copytree(tmp_path / "one", tmp_path / "copy")
-    others = [write_set(tmp_path / "other", seed=2), write_set(tmp_path / "third", heldout_seed=2)]
-    names = [
-        signature(DataDigests(lab).named(run_on(path))) for path in (tmp_path / "copy", *others)
-    ]
-    assert names[0] == signature(spec)
-    assert len({*names}) == 3
-    embedded = decode(RunSpec, {"model": MODEL})
-    assert DataDigests(lab).named(embedded) == embedded
 
 
 def sweep_on(path: Path, name: str = "s.yaml", **more: object) -> Path:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import tread_lab
-from tests.made_data import normal, write_arrays
-from tests.sweep.plans import carry_out, tiny
+from tests.sweep.plans import tiny
 from tests.sweep.test_planned_sweep import write_set
-from tread_lab.config import RunSpec, UserError, decode, encode
+from tread_lab.config import UserError, decode
 from tread_lab.config.evaluation import (
-    EvaluationDefaults,
     HeldoutSpec,
     SamplesSpec,
-    decode_evaluations,
 )
-from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.hardware import DeviceFacts, Devices
-from tread_lab.records.caveats import mixtures
-from tread_lab.records.lab import Lab
-from tread_lab.sweep.planned_sweep import DataDigests
-from tread_lab.sweep.preflight import missing_files, preflight
+from tread_lab.sweep.preflight import preflight
 from tread_lab.sweep.task import Task
 from tread_lab.train.provenance import code_digest
 
@@ -94,55 +85,3 @@ def test_code_digest_ignores_comments_and_format(
         nested.write_text(text)
         digests.append(code_digest.__wrapped__())
     assert digests[0] == digests[1] != digests[2]
-
-
-@pytest.mark.fault(
-    17,
-    survived="no attempt is made at its runs, and other data are another run",
-)
-def test_changed_data_are_noticed(lab: Lab, tmp_path: Path) -> None:
-    def latents(name: str, factor: float) -> RunSpec:
-        values = normal() * np.float32(factor)
-        folder = write_arrays(tmp_path / name, values, heldout=values[:20], classes=10)
-        data = {"source": "latents", "path": str(folder), "channels": 4, "size": 8, "classes": 10}
-        return decode(RunSpec, {**encode(tiny(steps=2)), "data": data})
-
-    one, other = (DataDigests(lab).named(latents(*s)) for s in (("one", 1.5), ("other", 1.2)))
-    carry_out(lab, Task(one))
-    carry_out(lab, Task(other))
-    assert mixtures(lab, [lab.run_of(one).name, lab.run_of(other).name]) == []
-    shutil.move(tmp_path / "one", tmp_path / "there")
-    there = replace(one, data=replace(one.data, path=str(tmp_path / "there")))
-    evaluations = decode_evaluations([{"heldout_loss": {"images": 4}}])
-    carry_out(lab, Task(there, evaluations))  # equal content elsewhere is the same run
-    assert lab.run_of(one).evaluation(evaluations[0]).done
-    shutil.move(tmp_path / "there", tmp_path / "one")
-    latents("one", 3.0)
-    attempts = lab.run_of(one).attempts()
-    with pytest.raises(UserError, match=rf"^data: {tmp_path / 'one'} holds other content"):
-        carry_out(lab, Task(one, decode_evaluations(["heldout_loss"])))
-    assert lab.run_of(one).attempts() == attempts
-    assert lab.run_of(DataDigests(lab).named(latents("one", 3.0))) != lab.run_of(one)
-
-
-def test_guidance_that_guides_nothing_is_refused() -> None:
-    for guidance in {"weak": {"step": 2}}, {"interval": [90, 99]}:
-        sampler = {"guidance": {"weight": 2, **guidance}}
-        evaluations = decode_evaluations([{"samples": {"count": 4, "sampler": sampler}}])
-        with pytest.raises(UserError, match=r"branches that differ|interval: must hold a level"):
-            preflight([Task(tiny(steps=2), evaluations)], Devices.here("cpu"))
-
-
-def test_plan_lists_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("INCEPTION", "REFERENCES", "AUTOENCODER", "ENCODER")
-    variables = [f"TREAD_LAB_{name}" for name in names]
-    for variable in variables:
-        monkeypatch.delenv(variable, raising=False)
-    latents = {"source": "latents", "channels": 4, "size": 8, "classes": 2}
-    data = {**latents, "path": str(tmp_path / "gone")}
-    defaults = EvaluationDefaults(reference=ReferenceSpec(name="imagenet256"))
-    evaluations = decode_evaluations(["fid@100"], defaults)
-    run = tiny(data=data, repa={"encoder": "dinov2-base"})
-    lines = missing_files([Task(run, tuple(evaluations))])
-    for what in (str(tmp_path / "gone"), *variables):
-        assert any(line.startswith("missing: ") and what in line for line in lines), what

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweep.plans import plan_of, tiny
-from tests.sweep.test_task import family_plan
+from tests.sweep.plans import plan_of
 from tests.synthetic import Synthetic, tiny_spec, write_sweep
 from tread_lab.config import UserError, signature
 from tread_lab.config.run import InitSpec
@@ -43,13 +42,6 @@ def test_removal_keeps_runs_others_need(lab: Lab) -> None:
     assert (lab.sweeps(), lab.runs()) == ([], [])
 
 
-def test_needed_run_stays(lab: Lab) -> None:
-    run = signature(tiny_spec((2, 8), steps=400))
-    with pytest.raises(UserError) as error:
-        removal_of(lab, run[:6])
-    assert str(error.value) == f"run {run} is needed by sweep a, sweep b; remove that first"
-
-
 @pytest.mark.parametrize("by", ["run", "file"])
 def test_parent_of_a_run_stays(lab: Lab, by: str) -> None:
     parent = tiny_spec((1, 4), steps=400)
@@ -67,18 +59,6 @@ def test_parent_of_a_run_stays(lab: Lab, by: str) -> None:
     assert removal_of(lab, "a").kept[signature(parent)] == ["sweep c"]
 
 
-def test_removal_takes_parents(tmp_path: Path) -> None:
-    lab, plan = Lab(tmp_path), family_plan(tiny())
-    store_plan(lab.sweep("family"), plan)
-    for task in plan.tasks:
-        lab.run(task.run).create(task.spec)
-    store_plan(lab.sweep("other"), plan)
-    assert removal_of(lab, "family").runs == ()
-    remove(removal_of(lab, "other"))
-    remove(removal_of(lab, "family"))
-    assert lab.runs() == []
-
-
 def test_busy_runs_are_not_removed(lab: Lab) -> None:
     run = lab.run(signature(tiny_spec((1, 4), steps=400)))
     for busy in (lab.sweep("a"), run):
@@ -87,14 +67,3 @@ def test_busy_runs_are_not_removed(lab: Lab) -> None:
     lab.sweep("b").plan_path.write_text("{")
     with pytest.raises(UserError, match=r"plan.json: must be JSON"):
         removal_of(lab, "a")
-
-
-def test_removal_takes_left_cells(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    for routes in (["0->1", "1->2"], ["0->1"]):
-        plan = plan_of(tiny(), "s", axes={"route": routes}, evaluate=[])
-        store_plan(lab.sweep("s"), plan)
-        for task in plan.tasks:
-            if not lab.run(task.run).path.exists():
-                lab.run(task.run).create(task.spec)
-    assert len(removal_of(lab, "s").runs) == len(lab.runs()) == 3

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import errno
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from tests.faults.drivers import Zygote
 from tests.pretender import ended_run
 from tests.sweep.plans import carry_out, tiny
 from tests.sweep.test_task import child_of
-from tests.train.runs import batches
 from tread_lab.config import UserError
-from tread_lab.config.errors import Unavailable
+from tread_lab.config.errors import Exploded, Unavailable
 from tread_lab.config.evaluation import HeldoutSpec
 from tread_lab.cost.training import cost
+from tread_lab.evaluate.measuring import measuring
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder, list_checkpoints
 from tread_lab.records.run_state import RunState
 from tread_lab.sweep import run_task
 from tread_lab.sweep.run_task import WorkerInfo
-from tread_lab.sweep.task import Task, is_complete
+from tread_lab.sweep.task import Task
 from tread_lab.train.provenance import fingerprint, of_nodes
 from tread_lab.train.trainer import Diverged, Progress
 
@@ -40,7 +39,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def meet(*errors: BaseException) -> None:
         left = list(errors)
 
-        def train(*_: Any) -> Iterator[Progress]:
+        def train(*_: Any, **__: Any) -> Iterator[Progress]:
             yield Progress(3, 6, 0.5, seconds=0.3)
             if left:
                 raise left.pop(0)
@@ -131,23 +130,24 @@ def test_deaths_count_within_a_session(
     survived="its process ends after the time, with all stacks in a file; the next attempt"
     " continues",
 )
-def test_hung_process_ends_with_its_stacks(lab: Lab) -> None:
+def test_hung_process_ends_with_its_stacks(lab: Lab, zygote: Zygote) -> None:
     code = f"""
 import time
 from pathlib import Path
-import tests.sweep.test_run_task as t
 from tests.sweep.plans import tiny
+from tread_lab.records.lab import Lab
 from tread_lab.sweep import run_task
+from tread_lab.sweep.task import Task
+from torch import device
 
-def stuck_here(*_):
+def stuck_here(*_, **__):
     time.sleep(60)
     yield
 run_task.train = stuck_here
-lab, worker = t.Lab(Path({str(lab.root)!r})), t.WorkerInfo(hang_timeout=2)
-list(run_task.run_task(lab, t.Task(tiny(steps=6)), t.CPU, worker))
+lab, worker = Lab(Path({str(lab.root)!r})), run_task.WorkerInfo(hang_timeout=1)
+list(run_task.run_task(lab, Task(tiny(steps=6)), device("cpu"), worker))
 """
-    root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, check=False)
+    done = zygote.python(code)
     folder = lab.run_of(tiny(steps=6))
     assert done.returncode == 1 and "stuck_here" in folder.stacks_path.read_text()
     assert carry_out(lab, Task(tiny(steps=6)))[-1].phase == "completed"
@@ -172,44 +172,16 @@ def test_closing_saves_and_locks_are_awaited(lab: Lab, monkeypatch: pytest.Monke
 
 def test_run_worse_than_zero_diverges(lab: Lab) -> None:
     """A finite explosion is no baseline: no gap to it is a result."""
-    task = Task(tiny(steps=60, train={"lr": 0.4, "warmup": 0}), (HeldoutSpec(images=8, levels=2),))
+    heldout = HeldoutSpec(images=8, levels=2)
+    task = Task(tiny(steps=60, train={"lr": 0.4, "warmup": 0}), (heldout,))
     report = carry_out(lab, task)[-1]
     assert report.phase == "diverged" and "predicting zero" in report.note
     assert lab.run(task.run).state() is RunState.DIVERGED
-
-
-@pytest.mark.parametrize(
-    ("errors", "seen", "said"),
-    [
-        ([UserError("first"), None, UserError("second")], [8, 16, 32], "first"),
-        ([None, Unavailable("full")], [8, 16], "full"),  # it ends the evaluations at once
-    ],
-)
-def test_evaluations_do_not_stop_each_other(
-    lab: Lab,
-    failing: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-    errors: list[Exception | None],
-    seen: list[int],
-    said: str,
-) -> None:
-    failing()
-    done = list[int]()
-
-    def evaluate(folder: RunFolder, spec: HeldoutSpec, *_: Any, **more: Any) -> None:
-        done.append(spec.images)
-        if (error := errors.pop(0)) is not None:
-            raise error
-        folder.evaluation(spec).write(spec, {})
-
-    monkeypatch.setattr(run_task, "measuring", batches(evaluate))
-    task = Task(tiny(steps=6), tuple(HeldoutSpec(images=images) for images in (8, 16, 32)))
-    try:
-        carry_out(lab, task)
-    except UserError as error:
-        assert str(error) == said
-    assert done == seen and is_complete(lab, task) == (not said)
-    assert lab.run(task.run).state() == "completed", "the training result stays"
+    later = replace(task, spec=replace(task.spec, seed=1), evaluations=())
+    assert carry_out(lab, later)[-1].phase == "completed"
+    with pytest.raises(Exploded):
+        list(measuring(lab.run(later.run), heldout, CPU))
+    assert lab.run(later.run).state() is RunState.DIVERGED
 
 
 def test_child_needs_a_parent_with_weights(lab: Lab) -> None:

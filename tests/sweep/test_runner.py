@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 
 from tests.sweep.plans import tiny
-from tread_lab.config import UserError
-from tread_lab.config.errors import Unavailable
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.run_task import Report
-from tread_lab.sweep.runner import InlineRunner, Interrupted, UserErrors, stop_signals
+from tread_lab.sweep.runner import InlineRunner, Interrupted
 from tread_lab.sweep.task import ListQueue, Task
 
 
@@ -28,32 +23,3 @@ def test_stop_interrupts_only_running_tasks(lab: Lab) -> None:
     with pytest.raises(Interrupted):
         InlineRunner(device="cpu").run(lab, queue, lambda report: None)
     assert lab.run_of(tiny(steps=3, seed=1)).attempts()[0].ended == "interrupted"
-
-
-def test_first_user_error_counts_the_others() -> None:
-    errors = UserErrors()
-    errors.raise_first()
-    for message, said in (("a", "a"), ("a", "a"), ("b", r"a \(and 1 more like it\)")):
-        with errors.collect():
-            raise UserError(message)
-        with pytest.raises(UserError, match=f"^{said}$"):
-            errors.raise_first()
-    with pytest.raises(Unavailable, match="full"), errors.collect():
-        raise Unavailable("the disk is full")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_second_signal_acts_as_usual(number: signal.Signals) -> None:
-    hits: list[int] = []
-    earlier = signal.signal(number, lambda number, frame: hits.append(number))
-    try:
-        with stop_signals() as stopping:
-            assert not stopping()
-            os.kill(os.getpid(), number)
-            assert stopping() and hits == []
-            os.kill(os.getpid(), number)
-            assert hits == [number]
-        os.kill(os.getpid(), number)
-        assert len(hits) == 2
-    finally:
-        signal.signal(number, earlier)

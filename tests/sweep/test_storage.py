@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -13,8 +12,6 @@ from tread_lab.config import UserError
 from tread_lab.config.cell import ExcludedCells
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.plan import Plan, load_plan, store_plan
-
-SAMPLES = {"samples": {"metrics": ["fd"], "count": 100, "reference": {"name": "r", "path": "a"}}}
 
 
 def planned(**more: Any) -> Plan:
@@ -36,53 +33,9 @@ def test_plan_loads_as_stored(lab: Lab) -> None:
     assert loaded.duplicates == (ExcludedCells("written again", 1, ({"route": "0->1"},)),)
 
 
-@pytest.mark.parametrize("search", [None, {"trials": 2, "objectives": ["cost/train_flops"]}])
-def test_same_plan_is_not_rewritten(lab: Lab, search: Any) -> None:
-    folder = lab.sweep("p")
-    store_plan(folder, planned(search=search))
-    text = folder.plan_path.read_text()
-    store_plan(folder, planned(search=search))
-    store_plan(folder, load_plan(folder))
-    assert folder.plan_path.read_text() == text and len(folder.history()) == 1
-    if search is not None:  # whose number of cells may change, and pages say how many are to come
-        store_plan(folder, planned(search={**search, "trials": 7}))
-        assert folder.plan().wanted == 7
-
-
-def images(**fields: Any) -> dict[str, Any]:
-    samples = {**SAMPLES["samples"], **fields.pop("samples", {})}
-    return {
-        "evaluate": [{"samples": {**samples, "reference": {"name": "r", "path": "a", **fields}}}]
-    }
-
-
 def searched(**fields: Any) -> dict[str, Any]:
     search = {"trials": 2, "objectives": ["heldout/loss"], **fields}
     return {"search": search, "evaluate": [HELDOUT]}
-
-
-@pytest.mark.parametrize(
-    ("sweep", "changes"),
-    [
-        ({}, {"evaluate": ["fd@1k"]}),
-        ({}, {"axes": {"route": ["0->1", "1->2"]}}),
-        ({}, {"baseline": None}),
-        ({}, {"match": "train_flops"}),
-        ({}, {"seeds": [0, 1]}),
-        (images(), images(name="s")),
-        (searched(), searched(trials=9)),
-        (searched(), {"hours": 1.0}),
-    ],
-)
-def test_edited_file_is_stored_as_latest(
-    lab: Lab, sweep: dict[str, Any], changes: dict[str, Any]
-) -> None:
-    plan, other, folder = planned(**sweep), planned(**{**sweep, **changes}), lab.sweep("p")
-    store_plan(folder, plan)
-    created = folder.plan().created
-    store_plan(folder, other)
-    assert folder.plan_path.read_text() == dataclasses.replace(other, created=created).text()
-    assert len(folder.history()) == 2
 
 
 @pytest.mark.parametrize(

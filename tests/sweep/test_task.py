@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
-import pytest
-import torch
-from torch import Tensor
-
 from tests.sweep.plans import plan_of, tiny
-from tests.train.runs import last_checkpoint
 from tread_lab.config import RunSpec, decode, encode
 from tread_lab.config.evaluation import HeldoutSpec
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
-from tread_lab.records.sweep_folder import Stopwatch
 from tread_lab.sweep.plan import Plan
 from tread_lab.sweep.task import (
     ListQueue,
     Task,
-    TimedQueue,
-    done_share,
     is_complete,
-    kept_share,
     with_ancestors,
 )
-
-CPU = torch.device("cpu")
 
 
 def child_of(parent: RunSpec, **changes: Any) -> RunSpec:
@@ -41,10 +28,6 @@ def family_plan(spec: RunSpec) -> Plan:
     longer = {**then, "train": {**then["train"], "steps": 6}}
     variants = {"finetune": {"short": {"then": then}, "long": {"then": longer}}}
     return plan_of(spec, "family", baseline=None, variants=variants)
-
-
-def weights(folder: RunFolder, part: str) -> dict[str, Tensor]:
-    return last_checkpoint(folder).part(part)
 
 
 def test_task_is_complete_with_every_possible_evaluation(lab: Lab) -> None:
@@ -68,32 +51,6 @@ def test_task_is_complete_with_every_possible_evaluation(lab: Lab) -> None:
     assert task.measurable(folder) == (early, late)
 
 
-def test_done_share_counts_executed_steps(lab: Lab) -> None:
-    """Of those, a run that is interrupted keeps the steps up to its newest checkpoint."""
-    task = Task(tiny(steps=20))
-    folder = lab.run(task.run)
-    assert done_share(lab, task) == kept_share(lab, task) == 0.0
-    with folder.log() as log:
-        log(5, **{"train/loss": 1.0})
-    assert (done_share(lab, task), kept_share(lab, task)) == (0.25, 0.0)
-    with folder.lock():
-        assert kept_share(lab, task) == 0.25
-    folder.checkpoints.mkdir()
-    for step, kept in ((3, 0.15), (9, 0.25)):
-        (folder.checkpoints / f"step-{step:08}-{step:016}.safetensors").touch()
-        assert kept_share(lab, task) == kept
-    folder.finish(RunState.DIVERGED, step=10)
-    assert done_share(lab, task) == 0.5
-    folder.finish(RunState.COMPLETED, step=10)
-    assert done_share(lab, task) == 1.0
-    single = Task(tiny(steps=1))
-    with lab.run(single.run).log() as log:
-        log(1, **{"train/loss": 1.0})
-    assert done_share(lab, single) == 1.0
-    empty = Task(tiny(steps=0, init_from={"run": encode(tiny())}))
-    assert done_share(lab, empty) == 0.0
-
-
 def test_parents_come_first_and_once() -> None:
     eldest = tiny(steps=5)
     middle = child_of(eldest, train={"steps": 6})
@@ -107,56 +64,14 @@ def test_parents_come_first_and_once() -> None:
     assert [len(task.evaluations) for task in alone] == [0, 0, 1]
 
 
-def test_list_ends_when_its_tasks_end() -> None:
-    tasks = [Task(tiny(seed=seed)) for seed in (0, 1)]
-    queue = ListQueue(tasks)
-    assert (queue.exhausted, queue.done, queue.left) == (False, False, "2 runs left")
-    assert [queue.next(), queue.next(), queue.next()] == [*tasks, None]
-    assert (queue.exhausted, queue.done) == (True, False)
-    queue.add([tasks[0]])  # it runs
-    assert queue.next() is None
-    queue.ended(tasks[0])
-    queue.add([tasks[0]])
-    assert queue.next() == tasks[0] and queue.left == "2 runs left"
-    for task in tasks:
-        queue.ended(task)
-    assert (queue.done, queue.left) == (True, "0 runs left")
-
-
-def test_task_waits_for_parent_and_baseline() -> None:
-    parent, other = Task(tiny()), Task(tiny(seed=1))
+def test_task_waits_for_its_parent() -> None:
+    parent = Task(tiny())
     child = Task(child_of(parent.spec, seed=2))
-    grandchild, judged = Task(child_of(child.spec, seed=2)), Task(tiny(seed=3))
+    grandchild = Task(child_of(child.spec, seed=2))
     assert ListQueue([child]).next() == child  # its parent is no task
-    queue = ListQueue([grandchild, child, judged, parent, other], after={judged.run: other.run})
-    assert [queue.next(), queue.next(), queue.next()] == [parent, other, None]
-    queue.ended(other)
-    assert [queue.next(), queue.next()] == [judged, None]
+    queue = ListQueue([grandchild, child, parent])
+    assert [queue.next(), queue.next()] == [parent, None]
     queue.ended(parent)
     assert [queue.next(), queue.next()] == [child, None] and not queue.exhausted
     queue.ended(child)
     assert queue.next() == grandchild and queue.exhausted
-
-
-@pytest.mark.parametrize(
-    ("given", "ended", "spent", "over", "closed"),
-    [
-        (0, 0, 7200.0, False, False),
-        (0, 0, 7200.5, True, True),
-        (2, 1, 7200.5, True, True),  # the last run is under way
-        (2, 2, 7200.5, True, False),  # nothing is left undone
-    ],
-)
-def test_queue_closes_when_hours_are_spent(
-    lab: Lab, given: int, ended: int, spent: float, over: bool, closed: bool
-) -> None:
-    tasks = [Task(tiny(seed=seed)) for seed in (0, 1)]
-    queue = TimedQueue(ListQueue(tasks), 2.0, Stopwatch(lab.sweep("spent")))
-    for task in tasks[:given]:
-        assert queue.next() == task
-    for task in tasks[:ended]:
-        queue.ended(task)
-    queue.watch = SimpleNamespace(seconds=spent, note=lambda: None)  # type: ignore[assignment]
-    assert (queue.stop, queue.closed) == (over, closed)
-    assert (queue.next() is None) == (over or given == 2)
-    assert queue.exhausted == (closed or given == 2)

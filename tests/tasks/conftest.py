@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import pytest
 
-from tests.faults.drivers import Zygote
+from tests.faults.drivers import QUIET, Zygote
 from tread_lab.cli.main import main
 from tread_lab.records.lab import Lab
 from tread_lab.results import trials_frame
@@ -43,7 +43,6 @@ evaluate:
   - {{layer_similarity: {{images: 4, levels: 2}}}}
   - {{samples: {{metrics: [fd], count: 100, sampler: {{steps: 2}}}}}}
 """
-QUIET = "from tests.faults.tricks import without_extras\nwithout_extras()\n"
 
 
 class Answer(NamedTuple):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.tasks.conftest import INLINE, attempts
 from tread_lab.cli.main import main
 from tread_lab.records.lab import Lab
 from tread_lab.results import started_cells, trials_frame
@@ -13,24 +15,29 @@ from tread_lab.results import started_cells, trials_frame
 SMALL = ["model.width=16", "model.heads=1", "model.depth=4", "train.batch=8", "train.warmup=2"]
 STEPS = ["train.steps=8", "train.ema.halflife=0.1", "execution.checkpoint_every=4"]
 LOSS = "{heldout_loss: {images: 8, levels: 2}}"
-HOW = ["--executor", "inline", "--device", "cpu", "--tracker=none"]
 BOTH, ONE = 'axes.route=["0->1","1->2"]', 'axes.route=["0->1"]'
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the lab with the two cells is kept."""
+    return tmp_path_factory.mktemp("once") / "lab"
+
+
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    monkeypatch.chdir(tmp_path)
-    assert sweep(BOTH) == 0
-    return Lab(tmp_path / "lab")
+def lab(once: Path, in_folder: Path, no_figures: None) -> Lab:
+    """The lab of the current folder, in which both cells have ended."""
+    if not once.exists():
+        assert sweep(BOTH) == 0
+        shutil.copytree("lab", once, symlinks=True)
+    else:
+        shutil.copytree(once, "lab", symlinks=True)
+    return Lab(in_folder / "lab")
 
 
 def sweep(*words: str, name: str = "s", evaluate: str = LOSS) -> int:
-    fixed = ["tiny", *SMALL, *STEPS, f"evaluate=[{evaluate}]", "--name", name, *HOW]
+    fixed = ["tiny", *SMALL, *STEPS, f"evaluate=[{evaluate}]", "--name", name, *INLINE]
     return main(["sweep", *fixed, *words])
-
-
-def attempts(lab: Lab) -> dict[str, int]:
-    return {run.name: len(run.attempts()) for run in lab.runs()}
 
 
 @pytest.mark.task(10, 11, 14)

@@ -11,6 +11,7 @@ import pytest
 from tests.faults.drivers import KILLED, Place, Zygote
 from tests.tasks.conftest import FIXED, PROBE, Answer, attempts, trials
 from tread_lab.records.lab import Lab
+from tread_lab.results import started_cells
 
 Sweep = Callable[..., Answer]
 SPACE = f"""{FIXED}axes: {{route: {{start: 0..3, end: 0..3}}, rate: [0.5]}}
@@ -59,14 +60,21 @@ def test_a_killed_search_continues_with_the_same_cells(zygote: Zygote, tmp_path:
 
 @pytest.mark.task(24)
 def test_early_stopping_ends_bad_cells_once(run_sweep: Sweep, lab: Lab) -> None:
-    text = f"""{FIXED}axes: {{route: ["0->1", "0->2", "0->3", "1->3"], rate: [0.5, 0.75]}}
+    text = f"""{FIXED}axes: {{route: ["0->1", "0->3", "1->3"], rate: [0.5, 0.75]}}
+seeds: [0, 1]
+match: train_flops
 stop_early: {{grace: 2, reduction: 2}}
 {PROBE}"""
-    run_sweep(text)
-    states = trials(lab).set_index("run")["state"]
-    stopped = [run for run, state in states.items() if state == "stopped"]
-    assert 1 <= len(stopped) < 8 and (states == "completed").sum() == 9 - len(stopped)
-    assert all([*lab.run(run).checkpoints.glob("step-*")] for run in stopped)
+    done = run_sweep(text)
+    ranking = done.out
+    assert "compares 6 cells at step 2 of the shortest run and continues at least 3;" in done.err
+    frame = trials(lab)
+    states = frame[frame["role"] == "trial"].groupby("cell")["state"].agg(set)
+    assert {*map(len, states)} == {1} and set.union(*states) == {"completed", "stopped"}
+    assert started_cells(frame) == 6 and "other cells had a lower held-out" in ranking
+    runs = frame.set_index("run")["state"]
+    assert all([*lab.run(run).checkpoints.glob("step-*")] for run in runs[runs == "stopped"].index)
     before = attempts(lab)
-    run_sweep(text)
-    assert attempts(lab) == before
+    assert run_sweep(text).out == ranking and attempts(lab) == before
+    run_sweep(text, "stop_early=null")
+    assert {*trials(lab)["state"]} == {"completed"} and attempts(lab).keys() == before.keys()

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import shutil
-import zlib
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -26,7 +22,7 @@ RESENT = "DELETE FROM tags WHERE key = 'tread_lab.sent'"
 
 
 def test_replay_adds_nothing_and_rebuilds_stores(
-    lab: Lab, sweeps: Sweeps, store: Store, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, sweeps: Sweeps, store: Store, empty_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     specs = sweeps.plan(seeds=(0, 1))
     for spec, state in zip(specs, ("completed", "completed", "diverged", "failed", "completed")):
@@ -37,7 +33,7 @@ def test_replay_adds_nothing_and_rebuilds_stores(
     store.rows(RESENT)
     assert sweeps.sync() == {"updated": 5}
     assert (store.everything(), store.counts(), store.runs()) == (before, counts, names)
-    rebuilt = Store(lab.root / "rebuilt.db")
+    rebuilt = Store(shutil.copy(empty_store, lab.root / "rebuilt.db"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{rebuilt.path}")
     sweeps.sync()
     assert (rebuilt.everything(), rebuilt.counts()) == (before, counts)
@@ -87,49 +83,6 @@ def test_resumed_runs_keep_their_ids(sweeps: Sweeps, store: Store) -> None:
     assert len(steps) == len(set(steps)) == len(run.entries())
 
 
-def test_people_keep_their_notes_and_tags(sweeps: Sweeps, store: Store) -> None:
-    from mlflow import MlflowClient
-
-    specs = sweeps.plan()
-    sweeps.finish(specs[0])
-    sweeps.sync()
-    client = MlflowClient(f"sqlite:///{store.path}")
-    experiment = client.get_experiment_by_name("placement")
-    assert "Where?" in experiment.tags["mlflow.note.content"]
-    client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", "seen")
-    client.set_tag(store.run_id("dense seed 0"), "mine", "yes")
-    sweeps.complete()
-    sweeps.sync()
-    found = client.get_experiment_by_name("placement")
-    assert found.tags["mlflow.note.content"] == "seen"
-    assert store.tags("dense seed 0")["mine"] == "yes"
-
-
-def test_sweeps_and_labs_share_a_store(
-    lab: Lab, sweeps: Sweeps, store: Store, tmp_path: Path
-) -> None:
-    from tread_lab.tracking.mlflow_tracker import MlflowTracker
-
-    sweeps.complete("one", routes=[(0, 2)])
-    sweeps.complete("two")
-    assert (sweeps.sync("one"), sweeps.sync("two")) == ({"created": 2}, {"created": 3})
-    other = Sweeps(Lab(tmp_path / "other"))
-    other.complete("one", routes=[(0, 2)])
-    assert MlflowTracker(other.lab, lab.mlflow_uri).sync("one") == {"created": 2}
-    assert (sweeps.sync("one"), sweeps.sync("two")) == ({"unchanged": 2}, {"unchanged": 3})
-
-
-def test_deleted_runs_return_and_unplanned_ones_go(sweeps: Sweeps, store: Store) -> None:
-    sweeps.complete()
-    sweeps.sync()
-    query = "UPDATE runs SET lifecycle_stage = 'deleted' WHERE run_uuid = ?"
-    store.rows(query, store.run_id(ROUTED))
-    assert sweeps.sync() == {"created": 1, "unchanged": 2}
-    store.rows("UPDATE experiments SET lifecycle_stage = 'deleted' WHERE name = 'placement'")
-    sweeps.plan(routes=[(0, 2)])
-    assert sweeps.sync()["removed"] == 1 and len(store.runs()) == 2
-
-
 @pytest.mark.parametrize(
     "call",
     [
@@ -161,32 +114,6 @@ def test_interrupted_sync_is_completed_by_the_next(
     sweeps.sync()
     assert store.everything() == completed
     assert set(store.statuses().values()) == {"FINISHED"} and len(store.runs()) == 3
-
-
-def test_long_logs_are_sent_whole_and_once(
-    sweeps: Sweeps, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, spec, _ = sweeps.plan()
-    with sweeps.log(spec, 5, 20).log() as log:
-        for step in range(21, 2521):
-            log(step, **{"train/loss": float("inf") if step == 30 else 1.0})
-    monkeypatch.setattr("tread_lab.tracking.mlflow_tracker.PAGE", 900)
-    for _ in range(2):
-        sweeps.sync()
-        assert store.rows("SELECT count(*), max(step) FROM metrics") == [(2508, 2520)]
-    assert store.rows("SELECT step FROM metrics WHERE is_nan") == [(30,)]
-
-
-def test_view_compares_cells_that_ran(lab: Lab, sweeps: Sweeps, store: Store) -> None:
-    sweeps.complete(seeds=(0, 1))
-    sweeps.sync()
-    query = "SELECT value FROM experiment_tags WHERE key LIKE 'mlflow.sharedViewState.%'"
-    ((text,),) = store.rows(query)
-    state = json.loads(zlib.decompress(base64.b64decode(json.loads(text)["state"][8:])))
-    kinds = Counter(chart["type"] for chart in state["compareRunCharts"])
-    assert kinds == {"BAR": 4, "PARALLEL": 1, "LINE": 2, "IMAGE": 1}
-    bars = [chart["metricKey"] for chart in state["compareRunCharts"] if chart["type"] == "BAR"]
-    assert {GAP_HELDOUT, mlflow_name(FD), "cost/train_flops"} <= {*bars}
 
 
 def test_mixed_code_is_a_tag(lab: Lab, sweeps: Sweeps, store: Store) -> None:

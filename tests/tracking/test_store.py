@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.tracking.conftest import Store, Sweeps
 from tread_lab.config import UserError
 from tread_lab.records.lab import Lab
 from tread_lab.tracking.store import (
-    QUIET,
     check_store,
     one_writer,
     shown,
-    sqlite_path,
-    ui,
 )
 
 
@@ -34,12 +27,6 @@ def test_passwords_are_not_shown() -> None:
     assert shown("postgresql://me:se@cr/et@host/x y") == "postgresql://me:***@host/x y"
     assert shown("mysql://host/x?sslpassword=secret&a=1") == "mysql://host/x?sslpassword=***&a=1"
     assert shown("sqlite:////tmp/a.db") == "sqlite:////tmp/a.db"
-
-
-def test_paths_of_sqlite_files() -> None:
-    assert sqlite_path("sqlite:////a/b.db?timeout=3") == Path("/a/b.db")
-    assert sqlite_path("sqlite:///b.db") == Path.cwd() / "b.db"
-    assert sqlite_path("http://a") is None
 
 
 def test_second_writer_waits(lab: Lab) -> None:
@@ -62,39 +49,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def test_taken_ports_are_refused(lab: Lab) -> None:
-    lab.root.mkdir()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        for port in (taken.getsockname()[1], 70_000):
-            with pytest.raises(UserError, match="choose a --port"):
-                ui(lab, port=port)
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The programs that this process has become, each with its arguments and environment."""
-    programs: list[Any] = []
-    monkeypatch.setattr(os, "execve", lambda *arguments: programs.append(arguments))
-    for name in QUIET:
-        monkeypatch.delenv(name, raising=False)
-    return programs
-
-
-def test_comparisons_are_printed_before_they_are_served(
-    lab: Lab, sweeps: Sweeps, store: Store, started: list[Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    sweeps.complete()
-    sweeps.sync()
-    port = free_port()
-    ui(lab, host="0.0.0.0", port=port)
-    said = capsys.readouterr().out
-    assert f"placement: http://0.0.0.0:{port}/#/experiments/1/runs?viewStateShareKey=" in said
-    assert "no login" in said
-    ((_, command, environment),) = started
-    assert f"--host 0.0.0.0 --port {port} " in " ".join(command)
-    assert f"--artifacts-destination file://{lab.root}/mlartifacts" in " ".join(command)
-    assert "sqlite" not in " ".join(command) and "MLFLOW_BACKEND_STORE_URI" in environment

@@ -12,13 +12,19 @@ import torch
 from torch import Tensor
 
 from tests.backbones.published_dit import published_shapes, sit_forward, sit_state
-from tests.train.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
+from tests.train.runs import (
+    CPU,
+    evaluate,
+    lab_with_a_run,
+    last_checkpoint,
+    small_run,
+    train_until,
+)
 from tread_lab import draws
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.config import RunSpec, UserError, decode, encode, signature
 from tread_lab.config.evaluation import decode_evaluations
 from tread_lab.data.source import open_data
-from tread_lab.evaluate.export import export
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.train.assemble import (
     build_network,
@@ -111,47 +117,12 @@ def test_published_sit_samples_by_its_rule(lab: Lab, tmp_path: Path) -> None:
     np.testing.assert_allclose(found["arr_0"].astype(int), pixels.astype(int), atol=1)
 
 
-def test_sit_starts_flows_alone(lab: Lab, tmp_path: Path) -> None:
-    torch.save(sit_state(2, 16, 4, 4, 1, 10), tmp_path / "SiT.pt")
-    start = {"file": str(tmp_path / "SiT.pt"), "published_as": "sit"}
-    with pytest.raises(UserError, match="predicts the velocity of a flow, and the process is edm"):
-        check_start(starting_from(tmp_path, lab, process="edm", init_from=start))
-    sit = starting_from(tmp_path, lab, process="flow", init_from=start)
-    plain = starting_from(tmp_path / "SiT.pt", lab, process="flow")
-    assert signature(sit) != signature(plain)
-    with pytest.raises(UserError, match=r"for a SiT: init_from\.published_as=sit"):
-        check_start(plain)
-
-
-@pytest.mark.parametrize("weights", ["ema", "model"])
-def test_checkpoint_of_a_run_is_a_start(
-    weights: str, file: Path, state: dict[str, Tensor], lab: Lab
-) -> None:
-    first = starting_from(file, lab, init_from={"file": str(file), "weights": weights})
-    (checkpoint,) = lab_with_a_run(lab.root, first).run_of(first).checkpoints.iterdir()
-    second = starting_from(checkpoint, lab)
-    network = trained(lab_with_a_run(lab.root, second).run_of(second), CPU).network
-    moved = 1.0 if weights == "model" else 0.0
-    for name, tensor in network.named_parameters():
-        torch.testing.assert_close(tensor, state[name] + moved)
-
-
-def test_export_of_another_process_is_refused(lab: Lab) -> None:
-    first = small_run()
-    out = lab.root / "out"
-    export(lab_with_a_run(lab.root, first).run_of(first), out)
-    start = {"file": str(out / "model.safetensors")}
-    tree = {"init_from": start, "process": "flow"}
-    spec = small_run(**with_parents(tree, lab))
-    with pytest.raises(UserError, match=r"must be weights of process=flow, got those of edm\. Try"):
-        check_start(spec)
-    with pytest.raises(UserError, match=r"^init_from.run: must train the same network \(model"):
-        small_run(process="flow", init_from={"run": encode(first)})
-
-
-@pytest.mark.parametrize("weights", ["ema", "model"])
-def test_run_starts_from_named_parent_weights(weights: str, lab: Lab) -> None:
-    parent = small_run()
+@pytest.mark.parametrize(
+    ("weights", "routes"), [("ema", ["1->1"]), ("model", ["1->1"]), ("ema", [])]
+)
+def test_run_starts_from_named_parent_weights(weights: str, routes: list[str], lab: Lab) -> None:
+    """Also of a dense parent, so that a route is on in finetuning alone."""
+    parent = small_run(routes=routes)
     last = last_checkpoint(lab_with_a_run(lab.root, parent).run_of(parent))
     child = small_run(init_from={"run": encode(parent), "weights": weights})
     found = starting_weights(child, lab.run_of(child))
@@ -160,6 +131,8 @@ def test_run_starts_from_named_parent_weights(weights: str, lab: Lab) -> None:
     assert not torch.equal(one, other)
     for name, tensor in last.part(weights).items():
         assert torch.equal(found[name], tensor)
+    (progress,) = train_until(child, lab.run_of(child).path, 1)
+    assert progress.step == 1 and child.phases[0][1] == child.routes
 
 
 def test_bytes_of_a_start_name_the_run(
@@ -195,15 +168,6 @@ def test_wrong_start_is_one_line(
 ) -> None:
     with pytest.raises(UserError, match=message):
         check_start(starting_from(file, lab, **changes))
-
-
-def test_damaged_last_weights_are_refused(lab: Lab) -> None:
-    folder = lab_with_a_run(lab.root).run_of(small_run())
-    (last,) = folder.checkpoints.iterdir()
-    last.write_bytes(last.read_bytes()[:-50])
-    with pytest.warns(UserWarning, match="is damaged"):
-        with pytest.raises(UserError, match=r"no usable checkpoint of step 6; delete .* to train"):
-            trained(folder, CPU)
 
 
 def test_weights_worse_than_zero_are_noticed(lab: Lab) -> None:

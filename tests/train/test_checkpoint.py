@@ -6,21 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
-from torch import nn
 
-from tread_lab.config import TrainSpec, UserError
+from tread_lab.config import UserError
 from tread_lab.records.run_folder import list_checkpoints, step_of
 from tread_lab.train.checkpoint import (
     Checkpoint,
-    flat_optimizers,
     load_latest,
-    load_optimizers,
     load_step,
-    load_weights,
     save,
 )
-from tread_lab.train.optimizer import optimizers
 
 
 def written(folder: Path, *steps: int, keep: int = 9, keep_steps: tuple[int, ...] = ()) -> None:
@@ -60,35 +54,3 @@ def test_newest_whole_checkpoint_is_loaded(tmp_path: Path) -> None:
     second.unlink()
     with pytest.raises(UserError, match=r"of step 12 is not there in .*, which has steps 1;"):
         load_step(tmp_path, 12)
-
-
-def test_optimizer_state_returns_by_parameter_name() -> None:
-    """In whatever groups and order an optimizer holds them."""
-    names = ["a.b", "c/d"]
-    named = {name: nn.Parameter(torch.ones(2 + k)) for k, name in enumerate(names)}
-
-    def grouped(*order: str) -> torch.optim.Optimizer:
-        (optimizer,) = optimizers(TrainSpec(), {order[0]: named[order[0]]})
-        optimizer.add_param_group({"params": [(order[1], named[order[1]])]})
-        return optimizer
-
-    first, second = grouped(*names), grouped(*names[::-1])
-    sum(value.square().sum() for value in named.values()).backward()  # type: ignore[union-attr]
-    first.step()
-    flat = flat_optimizers([first])
-    assert sorted(flat) == sorted(
-        f"{name}/{slot}" for name in names for slot in ("step", "exp_avg", "exp_avg_sq")
-    )
-    load_optimizers([second], flat)
-    for parameter in named.values():
-        for slot, value in first.state[parameter].items():
-            assert torch.equal(second.state[parameter][slot], value)
-
-
-def test_exported_weights_know_their_step(tmp_path: Path) -> None:
-    save_file({"w": torch.ones(2)}, tmp_path / "a.safetensors", metadata={"step": "7"})
-    found = load_weights(tmp_path / "a.safetensors")
-    assert (found.step, list(found.tensors)) == (7, ["model/w"])
-    (tmp_path / "b.safetensors").write_bytes(b"x")
-    with pytest.raises(UserError, match=r"cannot read .*b\.safetensors: .*; export the run again"):
-        load_weights(tmp_path / "b.safetensors")

@@ -8,10 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.train.runs import small_run
 from tread_lab.config import EDMSpec, EnsembleLoss, PlainLoss, RouteSpec, decode
-from tread_lab.diffusion import EDM, LossTerms
+from tread_lab.config.errors import UserError
+from tread_lab.data.source import open_data
+from tread_lab.diffusion import EDM, LossTerms, build_process
 from tread_lab.routing import BatchRoute, Routing, draw_routing
-from tread_lab.train.objective import patches, token_loss
+from tread_lab.train.batches import Batches
+from tread_lab.train.objective import Objective, token_loss
 
 B, C, SIDE, P = 3, 2, 8, 2
 N = (SIDE // P) ** 2
@@ -90,12 +94,6 @@ def test_plain_loss_is_the_process_loss() -> None:
         assert torch.equal(token_loss(EnsembleLoss(), seen, routing, patch=P), expected)
 
 
-def test_patches_follow_token_order() -> None:
-    x = torch.randn(B, C, SIDE, SIDE)
-    for n in range(N):
-        assert torch.equal(patches(x, P)[:, n], torch.stack([patch(x[b], n) for b in range(B)]))
-
-
 def test_sample_without_routed_tokens_is_plain() -> None:
     seen, keep_BN = loss_terms(), torch.arange(N).expand(B, N)
     real_BN = torch.ones(B, N, dtype=torch.bool)
@@ -104,3 +102,24 @@ def test_sample_without_routed_tokens_is_plain() -> None:
     found = token_loss(EnsembleLoss(form="code", weight=0.1), seen, (leg,), patch=P)
     assert found.isfinite().all()
     assert torch.allclose(found[0], seen.loss()[0], rtol=1e-6)
+
+
+def test_contrastive_negatives_are_of_the_global_batch() -> None:
+    """|v - u|^2 - 0.05 |v - u'|^2 with the next sample's u', whatever the micro-batches."""
+    flow = {"process": {"kind": "flow"}, "loss": "contrastive"}
+    spec = small_run(routes=[], **flow)
+    batch, process = Batches(spec, open_data(spec.data, "train")).at(0), build_process(spec.process)
+    network = lambda x, t, *_: torch.tanh(x) + t[:, None, None, None]  # noqa: E731
+    objective = Objective(spec, process)
+    parts = [objective(network, batch.rows(slice(k, k + 3))) for k in (0, 3, 6)]  # type: ignore[arg-type]
+    u = batch.noise_BCHW - batch.x_BCHW
+    t_B = process.level(batch.u_B)
+    v = network(process.noisy(batch.x_BCHW, batch.noise_BCHW, t_B), t_B)
+    expected = [
+        (v[k] - u[k]).square().mean() - 0.05 * (v[k] - u[(k + 1) % 8]).square().mean()
+        for k in range(8)
+    ]
+    torch.testing.assert_close(torch.cat(parts), torch.stack(expected))
+    for wrong in ({"process": {"kind": "edm"}}, {"train": {"batch": 1}}):
+        with pytest.raises(UserError, match="loss: contrastive requires a flow and a batch of 2"):
+            small_run(**{**flow, **wrong})

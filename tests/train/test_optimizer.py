@@ -73,10 +73,10 @@ def test_ema_is_the_sum_of_steps(skipped: torch.Tensor | None) -> None:
     live.bias.requires_grad_(False)
     ema = Ema(live, 0.75)
     assert list(ema.weights) == ["weight"]
-    for value in (5.0, 9.0):
+    for step, value in enumerate((5.0, 9.0), start=1):
         with torch.no_grad():
             live.weight.fill_(value)
-        ema.update(skipped)
+        ema.update(step, skipped)
     first, second = 0.75 * 1 + 0.25 * 5, 0.75 * 2 + 0.25 * 5
     expected = [0.75 * first + 0.25 * 9, 0.75 * second + 0.25 * 9]
     assert ema.weights["weight"].tolist() == [expected]
@@ -88,7 +88,7 @@ def test_skipped_step_leaves_the_ema() -> None:
     ema = Ema(live, 0.75)
     with torch.no_grad():
         live.weight.fill_(5.0)
-    ema.update(torch.tensor(True))
+    ema.update(1, torch.tensor(True))
     assert ema.weights["weight"].tolist() == [[1.0, 2.0]]
     ema.load({"weight": torch.tensor([[7.0, 8.0]]), "bias": torch.tensor([9.0])})
     assert ema.weights["weight"].tolist() == [[7.0, 8.0]]

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.train.runs import CPU, small_run
-from tread_lab.config import RunSpec, UserError
+from tread_lab.config import RunSpec
 from tread_lab.records import metric_names
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.train.device import check_precision, precisions
+from tread_lab.train.device import precisions
 from tread_lab.train.precision import (
     RoundedProducts,
     autocast,
@@ -78,22 +78,6 @@ def test_fp32_block_alone_runs_in_fp32(
         assert seen == {(torch.float32 if l == exact else own, half)}
 
 
-def test_missing_precision_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^precision: cpu \(.*\) has no tf32; choose one of .*$"):
-        Trainer(small_run(precision="tf32"), RunFolder(tmp_path), CPU)
-    with pytest.raises(UserError, match=r"has no fp16; choose one of fp32$"):
-        check_precision("fp16", torch.device("meta"))
-
-
-def test_tf32_switches_hold_within_the_block() -> None:
-    switches = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [s.allow_tf32 for s in switches]
-    for precision, allowed in (("tf32", True), ("fp32", False)):
-        with matrix_products(precision):
-            assert [s.allow_tf32 for s in switches] == [allowed, allowed]
-        assert [s.allow_tf32 for s in switches] == before
-
-
 @cuda
 def test_tf32_rounds_and_fp32_does_not() -> None:
     x = torch.randn(512, 512, device="cuda")
@@ -103,19 +87,6 @@ def test_tf32_rounds_and_fp32_does_not() -> None:
         with matrix_products(precision), autocast(precision, x.device):
             errors[precision] = float((x @ x - exact).abs().max())
     assert errors["tf32"] > 10 * errors["fp32"]
-
-
-def test_overflowed_step_changes_only_the_scale(live: Trainer) -> None:
-    # a scale at which the gradient of any loss leaves fp16
-    scale = torch.tensor(2.0**127, dtype=torch.float64)
-    live.scaler.load({**live.scaler.state(), "scale": scale})
-    before = {n: p.detach().clone() for n, p in live.trainable.items()}
-    live.train_step(live.batches.at(0), lr=1e-3)
-    assert int(live.scaler.overflows) == 1 and live.step == 1
-    assert float(live.scaler.state()["scale"]) == 2.0**126
-    for name, tensor in live.trainable.items():
-        assert torch.equal(tensor, before[name])
-        assert torch.equal(live.ema.weights[name], before[name])
 
 
 def test_overflows_are_counted_and_survived(live: Trainer) -> None:
@@ -183,3 +154,16 @@ def test_attention_is_of_rounded_operands() -> None:
         exact = expected[kind].softmax(dim=-1) @ v
         assert out.dtype == torch.bfloat16
         torch.testing.assert_close(out.double(), exact, rtol=PLACE, atol=1e-6)
+
+
+def test_overflowed_step_changes_only_the_scale(live: Trainer) -> None:
+    # a scale at which the gradient of any loss leaves fp16
+    scale = torch.tensor(2.0**127, dtype=torch.float64)
+    live.scaler.load({**live.scaler.state(), "scale": scale})
+    before = {n: p.detach().clone() for n, p in live.trainable.items()}
+    live.train_step(live.batches.at(0), lr=1e-3)
+    assert int(live.scaler.overflows) == 1 and live.step == 1
+    assert float(live.scaler.state()["scale"]) == 2.0**126
+    for name, tensor in live.trainable.items():
+        assert torch.equal(tensor, before[name])
+        assert torch.equal(live.ema.weights[name], before[name])

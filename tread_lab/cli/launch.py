@@ -5,7 +5,6 @@ A plan alone imports no torch.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from tread_lab.config.load import load_sweep
 from tread_lab.config.metrics import OWN_FEATURES, by_extractor
 from tread_lab.config.units import counted
 from tread_lab.hardware import Devices, check_precisions
+from tread_lab.records.early_stopping import EarlyStopping
 from tread_lab.records.lab import Lab
 from tread_lab.records.stored_plan import plan_text
 from tread_lab.records.sweep_folder import Stopwatch
@@ -36,7 +36,15 @@ from tread_lab.sweep.plan import (
 )
 from tread_lab.sweep.planned_sweep import DataDigests
 from tread_lab.sweep.resources import RunResources, devices_of, make_runner
-from tread_lab.sweep.task import ListQueue, Task, TaskQueue, TimedQueue, failed, reopen
+from tread_lab.sweep.task import (
+    ListQueue,
+    RungQueue,
+    Task,
+    TaskQueue,
+    TimedQueue,
+    failed,
+    reopen,
+)
 from tread_lab.tracking.live import MLFLOW, check_tracker, tracked
 
 if TYPE_CHECKING:
@@ -71,11 +79,6 @@ def launch(
     check_precisions((precision for task in possible for precision in _precisions(task)), devices)
     begun = started_tasks(plan, lab)
     retried = failed(lab, begun) if retry_failed else []
-    early = None
-    if plan.stop_early is not None:
-        from tread_lab.sweep.early_stopping import EarlyStopping  # torch
-
-        early = EarlyStopping.of(plan, lab, again=[task.run for task in retried])
     if retry_failed:
         say(f"running {counted(len(retried), 'failed run')} again" if retried else "no run failed")
     pending = pending_tasks(plan, lab)
@@ -87,7 +90,6 @@ def launch(
             resources,
             runs_per_device=devices.runs_per_device,
             hang_timeout=hang_timeout,
-            early=early,
         )
         return _drive(
             lab,
@@ -141,8 +143,6 @@ def _drive(
     with folder.lock():
         reopen(lab, retried)
         store_plan(folder, plan)
-        if plan.stop_early is None:  # all runs go on
-            shutil.rmtree(folder.judged_path, ignore_errors=True)
         show_plan(notices, plan, lab, open_tasks, devices)
         queue = _queue(lab, plan, open_tasks)
         try:
@@ -186,15 +186,16 @@ def _execute(
 def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:
     """Return what hands out tasks within the hours: the open ones, or those of a search.
 
-    Baselines come first, so that whatever ends has something to be compared with; then the longest,
-    unless early stopping depends on the order.
+    Baselines come first, so that whatever ends has something to be compared with; then the longest.
     """
     queue: TaskQueue
     if plan.search_spec is None:
         baselines = {trial.baseline for trial in plan.trials}
-        longest_first = tasks if plan.stop_early else sorted(tasks, key=task_flops, reverse=True)
+        longest_first = sorted(tasks, key=task_flops, reverse=True)
         ordered = sorted(longest_first, key=lambda task: task.run not in baselines)
-        queue = ListQueue(ordered, after=plan.baselines_first)
+        queue = ListQueue(ordered)
+        if early := EarlyStopping.of(lab, plan):
+            queue = RungQueue(early, ordered, {task.run: task for task in plan.tasks})
     else:
         from tread_lab.sweep.search.suggest import SearchQueue
 

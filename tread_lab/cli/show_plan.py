@@ -18,6 +18,7 @@ from tread_lab.config.sweep import SearchSpec
 from tread_lab.config.units import counted, duration, span
 from tread_lab.cost.training import cost
 from tread_lab.hardware import Devices
+from tread_lab.records.early_stopping import EarlyStopping, stopped_early
 from tread_lab.records.lab import Lab, run_states
 from tread_lab.records.sweep_folder import hours_text
 from tread_lab.sweep.expand import steps_off
@@ -25,10 +26,6 @@ from tread_lab.sweep.forecast import RemainingTime, disk_line, forecast
 from tread_lab.sweep.plan import Plan, pending_tasks
 from tread_lab.sweep.task import Task
 
-STOPS = (
-    "stop_early judges by the gap in training loss, which does not rank placements: a route that"
-    " would be best may be stopped"
-)
 _NAMED = 5  # runs that are trained again; the others are counted
 
 
@@ -71,8 +68,8 @@ def _lines(
         for hole in holes:
             examples = "; ".join(cell_text(cell) for cell in hole.examples[:2])
             yield f"{counted(hole.count, 'cell')}{verb}: {hole.why} (e.g. {examples})"
-    if plan.stop_early is not None:
-        yield STOPS
+    if early := EarlyStopping.of(lab, plan):
+        yield _stop_early(early)
     yield from _trained_again(plan, lab)
     if plan.search_spec is not None:
         yield _search(plan, plan.search_spec, lab)
@@ -95,12 +92,26 @@ def _trained_again(plan: Plan, lab: Lab) -> Iterator[str]:
         yield f"trained again, for checkpoints that are not kept: {'; '.join(again[:_NAMED])}{more}"
 
 
+def _stop_early(early: EarlyStopping) -> str:
+    """Return at which steps cells are compared, how few continue, and what that saves at most."""
+    steps, counts = [0, *early.rungs, early.shortest], [len(early.cells)]
+    for _ in early.rungs:
+        counts.append(max(counts[-1] // early.reduction, 1))
+    trained = sum((b - a) * n for a, b, n in zip(steps, steps[1:], counts))
+    saved = 1 - trained / (early.shortest * counts[0])
+    rungs, left = (", ".join(map(str, numbers)) for numbers in (early.rungs, counts[1:]))
+    return (
+        f"stop_early: compares {counted(counts[0], 'cell')} at step {rungs} of the shortest run and"
+        f" continues at least {left}; saves at most {saved:.0%} of their training, not subtracted"
+        " below"
+    )
+
+
 def _runs_table(plan: Plan, lab: Lab) -> Table:
     """Return a row per run, as many as there is room for."""
     labels = run_labels(plan.trials)
-    stopped = lab.sweep(plan.name).stopped() if plan.stop_early else {}
     tasks = plan.tasks[:ROWS]
-    states = run_states(lab, [task.run for task in tasks], stopped)
+    states = run_states(lab, [task.run for task in tasks], stopped_early(lab, plan))
     rows = (
         [
             task.run,

@@ -21,6 +21,7 @@ from tread_lab.config.evaluation import AT
 from tread_lab.config.labels import MetricNames, run_label, run_labels
 from tread_lab.config.units import counted, counts_text, duration
 from tread_lab.records.caveats import left_cells, left_note, mixtures
+from tread_lab.records.early_stopping import stopped_early
 from tread_lab.records.lab import Lab, run_states, run_status
 from tread_lab.records.metric_names import value_text
 from tread_lab.records.run_folder import RunFolder
@@ -53,7 +54,8 @@ def show_lab(lab: Lab, *, as_json: bool) -> None:
 def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     """Print the runs of a sweep with their states, and what makes the sweep no fair comparison."""
     states, folder = _states(lab, name), lab.sweep(name)
-    plan, stopped = folder.plan(), folder.stopped()
+    plan = folder.plan()
+    stopped = stopped_early(lab, plan)
     labels = run_labels(plan.trials)
     if as_json:
         found = ({"label": labels[r], **vars(run_status(lab.run(r), stopped))} for r in states)
@@ -88,8 +90,8 @@ def watch_sweep(lab: Lab, name: str) -> None:
 
 def _states(lab: Lab, name: str) -> dict[str, RunState]:
     """Return the state of each run of a sweep, as the sweep sees it."""
-    folder = lab.sweep(name)
-    return run_states(lab, folder.plan().runs(), folder.stopped())
+    plan = lab.sweep(name).plan()
+    return run_states(lab, plan.runs(), stopped_early(lab, plan))
 
 
 def _headline(name: str, states: Mapping[str, RunState]) -> str:
@@ -99,9 +101,9 @@ def _headline(name: str, states: Mapping[str, RunState]) -> str:
 
 def _runs_table(lab: Lab, name: str, states: Mapping[str, RunState], most: int) -> Table:
     """Return a row per run, at most `most`; if not all fit, in the order of `_URGENT`."""
-    folder, runs = lab.sweep(name), list(states)
-    plan, stopped = folder.plan(), folder.stopped()
-    labels, specs, rows = run_labels(plan.trials), plan.runs(), []
+    plan, runs = lab.sweep(name).plan(), list(states)
+    stopped, labels, rows = stopped_early(lab, plan), run_labels(plan.trials), []
+    specs = plan.runs()
     if len(runs) > most:
         runs.sort(key=lambda run: _URGENT.index(states[run]))
     for run in runs[:most]:

@@ -31,6 +31,8 @@ def _is_step(step: int | str | None) -> None:
         raise UserError(f"must be a step, got {shown(step)}. Try 250 or 50%.")
 
 
+# sigma_rel of an average of the weights; snapshots have no others within 1e-3.
+EmaLength = Annotated[float, within("[0.03, 0.2]")] | None
 # A step of a run, a share of all steps such as `50%`, or `None` for the end.
 Step = Annotated[int | str | None, _is_step]
 
@@ -169,6 +171,21 @@ def check_solver(run: RunSpec, sampler: SamplerSpec) -> None:
         raise UserError(f"sampler.steps: must be at most {DDPM_LEVELS} levels, got {sampler.steps}")
 
 
+def check_ema(run: RunSpec, evaluation: EvaluationSpec) -> None:
+    """Refuse a length of which `run` keeps no snapshot at a step whose weights are asked for."""
+    if evaluation.ema is None:
+        return
+    last = run.train.steps if evaluation.step is None else evaluation.step
+    sampler = evaluation.sampler if isinstance(evaluation, SamplesSpec) else SamplerSpec()
+    kept = run.train.ema.snapshot_steps(run.train.steps)
+    for step in {last, *(branch.step or last for branch in sampler.guidance.branches)}:
+        if step not in kept:
+            raise UserError(
+                f"evaluate: ema requires a snapshot at step {step}. Try train.ema.snapshots=32"
+                " and one of its steps."
+            )
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeldoutSpec:
     """Loss on held-out images at fixed, stratified noise levels, dense and routed.
@@ -179,6 +196,8 @@ class HeldoutSpec:
         pick: which images, the `first` ones, or as many `even`ly spread over all held-out ones,
             which are sorted by class where the data are.
         step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
+        ema: length of the EMA, as in EDM2 a share of the steps up to then; a list is an evaluation
+            each. `None` is the EMA of the run.
     """
 
     kind: Literal["heldout_loss"] = "heldout_loss"
@@ -186,6 +205,7 @@ class HeldoutSpec:
     levels: Count = 8
     step: Step = None
     pick: Literal["first", "even"] = "first"
+    ema: EmaLength = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +215,7 @@ class SimilaritySpec:
     Attributes:
         images, levels: how many held-out images, and noise levels of each.
         pick: which images, as for the held-out loss.
-        step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
+        step, ema: of the weights that are measured, as for the held-out loss.
     """
 
     kind: Literal["layer_similarity"] = "layer_similarity"
@@ -203,19 +223,21 @@ class SimilaritySpec:
     levels: Count = 8
     step: Step = None
     pick: Literal["first", "even"] = "first"
+    ema: EmaLength = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesSpec:
-    """Metrics of `count` generated images, sampled once for all metrics.
+    """Metrics of `count` generated images, sampled once for all metrics; or their means over sets.
 
     Attributes:
         metrics: `fd` (Frechet distance in the data set's own features), `fid` (the same in
             Inception-2015 features, weights needed), `sfid` (in its spatial features), `kid`, `is`
             (ADM's inception score), `is_shuffled` (torch-fidelity's), `precision`, `recall`;
             without any, only the sample grid is drawn.
+        sets: sets of `count` images, each with seeds of its own; their spread is recorded as well.
         sampler: how images are generated; by default as the experiment says.
-        step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
+        step, ema: of the weights that are measured, as for the held-out loss.
         reference: the file of statistics that the images are compared with; `None` for the data's
             own held-out images, which names of metrics then say: `fid[heldout]@10k`.
     """
@@ -223,15 +245,22 @@ class SamplesSpec:
     kind: Literal["samples"] = "samples"
     metrics: tuple[Annotated[str, METRICS], ...] = ()
     count: Count = 64
+    sets: Count = 1
     sampler: SamplerSpec = field(default_factory=SamplerSpec)
     step: Step = None
     reference: ReferenceSpec | None = None
+    ema: EmaLength = None
 
     def __post_init__(self) -> None:
         settle(self, metrics=tuple(dict.fromkeys(self.metrics)))
         for name in self.metrics:
             if self.count < (fewest := METRICS[name].fewest):
                 raise UserError(f"count: must be at least {fewest} for {name}, got {self.count}")
+
+    @property
+    def images(self) -> int:
+        """How many are generated."""
+        return self.sets * self.count
 
 
 EvaluationSpec = HeldoutSpec | SimilaritySpec | SamplesSpec
@@ -274,10 +303,12 @@ def decode_evaluations(
 ) -> tuple[EvaluationSpec, ...]:
     """Return the evaluations of a list such as `[heldout_loss, fd@1k, {samples: {count: 64}}]`.
 
-    `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`, and `fid[heldout]@1k` is that
+    `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`, `fd@1k x3` for that with `sets:
+    3`, and `fid[heldout]@1k` is that
     with `reference: heldout`; metrics that share count, sampler, step and reference become one
     evaluation, so that images are generated once.
-    `fd@1k at 250, 50%, end` is one evaluation at each of these steps, and so is the key `at`.
+    `fd@1k at 250, 50%, end` is one evaluation at each of these steps, and so is the key `at`; with
+    options it is `{fd@1k: {ema: [0.05, 0.1]}}`.
 
     Args:
         defaults: what items leave unsaid; `None` for the defaults of their classes.
@@ -316,7 +347,9 @@ def _evaluations(
         else:
             options = {**without_step(encode(getattr(usual, kind))), **options}
         steps = steps_of(options.pop(AT)) if AT in options else (options.get("step"),)
-    return [decode(KINDS[kind], {**options, "step": step}, path) for step in steps]
+    lengths = ema if isinstance(ema := options.get("ema"), list | tuple) else [ema]
+    each = ({**options, "step": step, "ema": length} for length in lengths for step in steps)
+    return [decode(KINDS[kind], own, path) for own in each]
 
 
 def _kind_and_options(item: Any, path: str) -> tuple[str, dict[str, Any]]:
@@ -326,22 +359,23 @@ def _kind_and_options(item: Any, path: str) -> tuple[str, dict[str, Any]]:
     """
     if isinstance(item, str):
         name, said, steps = item.partition(f" {AT} ")
-        at = {AT: steps} if said else {}
-        pattern = r"(\w+)(\[heldout\])?@(\d{1,9})(k?)"
-        if match := re.fullmatch(pattern, name.strip(), flags=re.IGNORECASE):
-            count = int(match[3]) * (1000 if match[4] else 1)
-            heldout = {"reference": HELDOUT} if match[2] else {}
-            return "samples", {"metrics": [match[1].lower()], "count": count, **heldout, **at}
-        item = {name.strip(): at}
+        item = {name.strip(): {AT: steps} if said else {}}
     if not isinstance(item, Mapping) or len(item) != 1:
         raise UserError(f"must be a name or {{name: options}}, got {shown(item)}").at(path)
     ((kind, options),) = item.items()
+    named = dict[str, Any]()
+    pattern = r"(\w+)(\[heldout\])?@(\d{1,9})(k?)(?: x(\d{1,3}))?"
+    if match := re.fullmatch(pattern, str(kind), flags=re.IGNORECASE):
+        count = int(match[3]) * (1000 if match[4] else 1)
+        named = {"metrics": [match[1].lower()], "count": count, "sets": int(match[5] or 1)}
+        named |= {"reference": HELDOUT} if match[2] else {}
+        kind = "samples"
     if kind not in KINDS:
         digits = re.search(r"\d+k?$", str(kind))
         names = [*KINDS, *(f"{name}@{digits[0] if digits else '1k'}" for name in METRICS)]
         raise UserError(f"unknown evaluation {kind!r}{suggest(str(kind), names)}").at(path)
     with placed(f"{path}.{kind}"):
-        return kind, dict(opened(None, options or {}))
+        return kind, {**named, **opened(None, options or {})}
 
 
 def _merged(specs: Iterable[EvaluationSpec]) -> tuple[EvaluationSpec, ...]:

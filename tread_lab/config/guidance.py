@@ -114,7 +114,7 @@ class GuidanceSpec:
             weak = BranchSpec(label="none")
             settle(self, weight=1.0, interval=None, channels="all")
         dense = strong.rate.zero and weak.rate.zero
-        routes = () if dense else tuple(replace(r, rate=0.5) for r in self.routes)
+        routes = () if dense else tuple(replace(r, rate=0.5, rate_end=None) for r in self.routes)
         settle(self, strong=strong, weak=weak, routes=routes)
 
     @staticmethod

@@ -168,10 +168,10 @@ def _lineage(spec: Spec) -> str:
 def _routes_label(routes: Sequence[RouteSpec]) -> str:
     """Return `2->8 s=0.5`, `2->8 by rows s=0.5`, `0->1 s=0.25 + 3->4 s=0.5`, or `dense`."""
     named = [route.in_full for route in routes]
-    rates = {route.rate for route in routes}
+    rates = {route.rates for route in routes}
     if len(rates) == 1:
-        return f"{' + '.join(named)} s={short(rates.pop())}"
-    both = (f"{name} s={route.rate:g}" for name, route in zip(named, routes))
+        return f"{' + '.join(named)} s={rates.pop()}"
+    both = (f"{name} s={route.rates}" for name, route in zip(named, routes))
     return " + ".join(both) or "dense"
 
 
@@ -252,8 +252,10 @@ class MetricNames:
 
 
 def _setting(field: str, value: Any) -> str:
-    """Return ` key=value`; the method of guidance needs no key."""
+    """Return ` key=value`; the method of guidance needs no key, and sets are ` x3`."""
     name = field.rpartition(".")[2]
+    if name == "sets":
+        return f" x{value}"
     if name == "method":
         return f" {value}" if value else ""
     return f" {name}={'none' if value is None else value_text(value)}"

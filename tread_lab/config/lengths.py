@@ -59,6 +59,8 @@ def follows_length(run: Mapping[str, Any], written: Iterable[tuple[str, float]])
         return f"schedule {train['schedule']}"
     if (train.get("ema") or {}).get("halflife") is not None:
         return "an EMA whose half-life is a share of all steps"
+    if any(route.get("rate_end") is not None for route in run["routes"]):
+        return "a rate that changes over all steps"
     for field, share in sorted(written):
         value = field_value(run, field)
         if value and round(share * train["steps"]) == value:

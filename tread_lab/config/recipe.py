@@ -42,11 +42,17 @@ class FlowSpec:
         time: training distribution of t: `logit_normal` is sigmoid(N(0, 1)), or `uniform`.
         direction: weight of the mean of 1 - cos(v, target) over the channels of each place, which
             the loss has beside the squared error; LightningDiT's is 1.
+        shift: s of t' = s t / (1 + (s - 1) t), in training and in sampling (Esser et al. 2024, eq.
+            23): sqrt(m / n) for m latent values where n need no shift.
+        prediction: output of the network: `v`, or the clean sample `x` with the loss on v = (z - x)
+            / max(t, 0.05), as JiT trains (Li & He 2025).
     """
 
     kind: Literal["flow"] = "flow"
     time: Literal["logit_normal", "uniform"] = "logit_normal"
     direction: NotNegative = 0.0
+    shift: Positive = 1.0
+    prediction: Literal["v", "x"] = "v"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +134,36 @@ class EnsembleLoss(Loss):
         return f"{self.form} {self.weight:g}"
 
 
-LOSSES = Variants("loss", PlainLoss, EnsembleLoss)
+@dataclass(frozen=True, kw_only=True)
+class ContrastiveLoss(Loss):
+    """Contrastive flow matching (Stoica et al. 2025): |v - u|^2 - lambda |v - u'|^2, u' = eps' - x'
+    of the batch's next sample. Held-out loss stays |v - u|^2.
+
+    Attributes:
+        weight: lambda.
+    """
+
+    dense: ClassVar[bool] = True
+    kind: Literal["contrastive"] = "contrastive"
+    weight: Rate = 0.05
+
+    def resolved(self, run: RunSpec) -> ContrastiveLoss:
+        """Return the loss; refuse a process without velocity, and a batch without another sample.
+
+        Raises:
+            UserError: it is one of them.
+        """
+        if not isinstance(run.process, FlowSpec) or run.train.batch < 2:
+            raise UserError(
+                "loss: contrastive requires a flow and a batch of 2 or more. Try process=flow."
+            )
+        return self
+
+    def __str__(self) -> str:
+        return f"contrastive {self.weight:g}"
+
+
+LOSSES = Variants("loss", PlainLoss, EnsembleLoss, ContrastiveLoss)
 
 
 SCHEDULES = Registry("schedule", dict.fromkeys(("constant", "sqrt_decay")))
@@ -141,10 +176,13 @@ class EmaSpec:
     Attributes:
         decay: decay per step, from step 0 on.
         halflife: half-life as a fraction of all steps; replaces `decay` where given.
+        snapshots: evenly spaced steps at which EDM2's two averages are stored, from which an
+            evaluation's `ema` is reconstructed; try 32.
     """
 
     decay: Rate = 0.9999
     halflife: Positive | None = None
+    snapshots: Natural = 0
 
     def __post_init__(self) -> None:
         if self.halflife is not None and self.decay != EmaSpec.decay:
@@ -162,6 +200,11 @@ class EmaSpec:
         if self.halflife is None or not steps:
             return self.decay
         return float(0.5 ** (1 / (self.halflife * steps)))
+
+    def snapshot_steps(self, steps: int) -> list[int]:
+        """The steps of a run of `steps` steps at which its averages are stored; its last is one."""
+        shares = (number * steps / self.snapshots for number in range(1, self.snapshots + 1))
+        return sorted({round(share) for share in shares} - {0})
 
     def initial(self, steps: int) -> float:
         """The share of the initial weights in the average after `steps` steps."""

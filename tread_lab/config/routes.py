@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from tread_lab.config.decode import Rate, settle
 from tread_lab.config.errors import UserError, placed, shown, suggest
 from tread_lab.config.registry import Registry, SystemSpec, Variants
+from tread_lab.config.units import short
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +113,7 @@ class RouteBypass(Bypass):
 BYPASSES = Variants("bypass", RouteBypass)
 
 
+STAGES = 8  # of a rate that changes: a compiler makes the blocks anew for each
 Position = int | float | str
 _ROUTE = r"\s*([^\s>][^>]{0,30}?)\s*->\s*([^>]{1,30}?)(?:\s+by\s+(\w+))?\s*"
 
@@ -153,6 +155,8 @@ class RouteSpec:
         start: i, the first block that routed tokens skip.
         end: j, the last block that routed tokens skip.
         rate: s in [0, 1), the fraction of the N tokens that is routed: floor(s N) of them.
+        rate_end: s in the last routed steps; it goes there from `rate` in `STAGES` equal stages.
+            `None` keeps the rate. Inference uses `rate`.
         selection: what is drawn, uniformly and for every sample anew: `random` tokens, whole `rows`
             of the token grid (scans need them), equally many tokens of every 2 x 2 window
             (`structured`, SPRINT's: 1 of 4 stays at .75, 2 at .5; at a rate that is no quarter
@@ -163,7 +167,12 @@ class RouteSpec:
     start: Position
     end: Position
     rate: Rate = 0.5
+    rate_end: Rate | None = None
     selection: Annotated[str, SELECTIONS] = "random"
+
+    def __post_init__(self) -> None:
+        if self.rate_end == self.rate:
+            settle(self, rate_end=None)
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
@@ -190,6 +199,19 @@ class RouteSpec:
         """The blocks that routed tokens skip; the route must be resolved."""
         assert isinstance(self.start, int) and isinstance(self.end, int)
         return range(self.start, self.end + 1)
+
+    def stage(self, k: int) -> RouteSpec:
+        """Return the route in stage k of `STAGES`."""
+        if self.rate_end is None:
+            return self
+        rate = self.rate + (self.rate_end - self.rate) * k / (STAGES - 1)
+        return dataclasses.replace(self, rate=rate, rate_end=None)
+
+    @property
+    def rates(self) -> str:
+        """Return `0.5`, or `0.75->0.25` where the rate changes."""
+        ends = [self.rate] if self.rate_end is None else [self.rate, self.rate_end]
+        return "->".join(map(short, ends))
 
     def unit(self, tokens: int) -> int:
         """Return how many of `tokens` leave together: a row of the square grid, or one."""
@@ -249,7 +271,7 @@ def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, 
                     f"must start after block {last}, where the route before ends, got {route}"
                 )
         resolved.append(route)
-    return tuple(route for route in resolved if route.rate > 0)
+    return tuple(route for route in resolved if max(route.rate, route.rate_end or 0) > 0)
 
 
 def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -> None:
@@ -266,7 +288,7 @@ def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -
                 f"{where}.selection: must have a grid whose side is a multiple of {facts.side},"
                 f" got {route.selection} of {side} x {side} tokens. Try selection: random."
             )
-        if route.routed(tokens) == 0:
+        if max(route.stage(k).routed(tokens) for k in (0, STAGES - 1)) == 0:
             raise UserError(
                 f"{where}.rate: must route a token of {tokens}, got {route.rate:g}."
                 f" Try {route.unit(tokens) / tokens:g}."

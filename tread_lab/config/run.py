@@ -26,6 +26,7 @@ from tread_lab.config.recipe import (
 from tread_lab.config.registry import ConditionSpec, SystemSpec, Variants
 from tread_lab.config.routes import (
     BYPASSES,
+    STAGES,
     Bypass,
     RouteBypass,
     RouteSpec,
@@ -191,7 +192,13 @@ class RunSpec:
         first = min(int(self.routes_from), last)
         if not self.routes or first == last:
             first = last = 0
-        parts = (range(first), ()), (range(first, last), self.routes), (range(last, steps), ())
+        stages = 1 if all(route.rate_end is None for route in self.routes) else STAGES
+        ends = [first + (last - first) * k // stages for k in range(stages + 1)]
+        on = [
+            (range(*ends[k : k + 2]), tuple(route.stage(k) for route in self.routes))
+            for k in range(stages)
+        ]
+        parts = (range(first), ()), *on, (range(last, steps), ())
         return tuple(part for part in parts if part[0])
 
     @property
@@ -219,8 +226,8 @@ class RunSpec:
         shape = (self.data.channels, self.data.size, self.data.classes)
         model = dataclasses.replace(self.model, init="adaln_zero")
         seen = None if self.condition is None else self.condition.width
-        bypass = self.bypass.weights(self.routes)
-        return model, shape, seen, self.process.kind, outputs(self.process), bypass
+        process = self.process.kind, outputs(self.process), getattr(self.process, "prediction", "")
+        return model, shape, seen, process, self.bypass.weights(self.routes)
 
     def dense(self) -> RunSpec:
         """Return a run of the same size and length without routes and without a parent."""
@@ -231,4 +238,5 @@ def steps_alike(recorded: Mapping[str, Any]) -> bool:
     """Return whether the recorded tree of a run has the same routes in all its steps."""
     first, last = recorded.get("routes_from") or 0, recorded.get("routes_until")
     whole = not first and last in (None, recorded["train"]["steps"])
-    return whole or not recorded.get("routes")
+    routes = recorded.get("routes") or ()
+    return not routes or (whole and all(route.get("rate_end") is None for route in routes))

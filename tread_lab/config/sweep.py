@@ -89,14 +89,14 @@ class SearchSpec:
 class StopEarlySpec:
     """The `stop_early:` block of a sweep file: asynchronous successive halving (ASHA).
 
-    Trials are judged by their training loss less that of their baseline over the same steps;
-    baselines run first and are never stopped.
+    Cells are compared by held-out loss, averaged over their seeds, at equal shares of their steps.
+    Runs that others are compared with or start from are never stopped.
 
     Attributes:
-        grace: the first step at which a trial is judged; `None` means steps / reduction^2 of the
-            shortest, so that all are judged at equal steps.
-        reduction: the best 1/reduction of the trials that reached a rung continue; rungs are at
-            grace x reduction^k, none beyond steps / reduction.
+        grace: the first step at which the shortest run is measured; `None` means
+            steps / reduction^2.
+        reduction: the best 1/reduction of the cells that have reached a rung continue; rungs are
+            at grace x reduction^k, none beyond steps / reduction.
     """
 
     grace: Count | None = None
@@ -109,11 +109,11 @@ class StopEarlySpec:
         return {}
 
     def first_rung(self, steps: int) -> int:
-        """Return the first step at which a run of so many steps is judged."""
+        """Return the first rung of a run of so many steps."""
         return self.grace or max(steps // self.reduction**2, 1)
 
     def rungs(self, steps: int) -> tuple[int, ...]:
-        """Return all steps at which a run of so many steps is judged."""
+        """Return the rungs of a run of so many steps."""
         first = self.first_rung(steps)
         rungs = (first * self.reduction**k for k in itertools.count())
         return tuple(itertools.takewhile(lambda rung: rung * self.reduction <= steps, rungs))
@@ -144,7 +144,7 @@ class SweepSpec:
         sampler_axes: field of the sampler -> values, written as `axes` are; every evaluation of
             samples is made with each of them, on the same trained runs.
         search: how cells are chosen one after another; `None` runs every cell.
-        stop_early: ends trials that are worse than the others after a few steps.
+        stop_early: trains all cells a part of their steps, and only the best ones to the end.
         hours: that the command may run, all sessions together; then runs stop with checkpoints.
         margin: gap in held-out loss within which a cell is called equivalent to dense, where its
             seeds show it; `None` calls none so.
@@ -177,13 +177,8 @@ class SweepSpec:
         for name in ("match", "controls") if self.baseline is None else ():
             if getattr(self, name):
                 raise UserError(f"{name}: requires a baseline. Try leaving out `baseline: null`.")
-        if self.match is not None and self.stop_early is not None:
-            raise UserError("stop_early: must be null with `match`, which judges at other steps")
-        if self.stop_early is not None and len(self.seeds) > 1:
-            raise UserError(
-                f"stop_early: requires one seed, got {len(self.seeds)}. It stops single runs, and a"
-                " cell counts only with all its seeds. Try seeds=[0], or stop_early=null."
-            )
+        if self.search is not None and self.stop_early is not None:
+            raise UserError("stop_early: must be null with `search`. Try listing cells in `axes`.")
 
 
 def _seeds(seeds: Any) -> tuple[int, ...]:

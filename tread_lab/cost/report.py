@@ -21,7 +21,7 @@ def report(spec: RunSpec) -> dict[str, Any]:
     this, dit = cost(spec), cost(spec, learn_sigma=True)
     return {
         "model": spec.model.name,
-        "routes": [f"{route.in_full} at {route.rate:g}" for route in spec.routes],
+        "routes": [f"{route.in_full} at {route.rates}" for route in spec.routes],
         "tokens": spec.tokens,
         "tokens_per_block": list(this.tokens),
         **_sizes(this),
@@ -42,7 +42,7 @@ def report(spec: RunSpec) -> dict[str, Any]:
 def table(spec: RunSpec) -> list[tuple[str, str]]:
     """Return the same for people: (what, value with unit) in reading order."""
     this, compiled = cost(spec), cost(spec, compiled=True).memory_bytes
-    named = [f"{route.in_full} at rate {route.rate:g}" for route in spec.routes]
+    named = [f"{route.in_full} at rate {route.rates}" for route in spec.routes]
     routes = ", ".join(named) or "none (dense)"
     rows = [
         ("model", spec.model.name),

@@ -61,6 +61,7 @@ class Cost:
         unsampled: those of the parameters that no sampling needs: the side-interpolater's block.
         auxiliary: trainable parameters that are not sampled: REPA's projector, SD-DiT's head.
         teacher: parameters of a teacher, which is an average, and buffers beside it.
+        averages: averages of the parameters that are stored: the EMA, and those of snapshots.
         positions: values of fixed tables, stored but not trained.
         tokens: tokens of the image that run each block, from the first block to the last; those of
             a caption run all of them.
@@ -80,6 +81,7 @@ class Cost:
     unsampled: int
     auxiliary: int
     teacher: int
+    averages: int
     positions: int
     tokens: tuple[int, ...]
     plain_macs: int
@@ -123,10 +125,11 @@ class Cost:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Weights and their EMA, and of a run that trains Adam's two moments and a teacher;
-        auxiliary parameters have no EMA."""
-        kept = 3 if self.images else 1
-        state = kept * (self.parameters + self.auxiliary) + self.teacher
+        """Weights and their averages, and of a run that trains Adam's two moments and a teacher;
+        auxiliary parameters have no average."""
+        moments = 2 if self.images else 0
+        state = moments * (self.parameters + self.auxiliary) + self.auxiliary + self.teacher
+        state += self.averages * self.parameters
         return self.weights_bytes + FP32 * state
 
     @property
@@ -158,7 +161,7 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False, compiled: bool = False) ->
     key = (
         *(spec.model, spec.data, spec.routes, *spec.systems.items()),
         *(spec.phases, spec.train.batch, spec.precision, spec.fp32_block),
-        *(spec.execution.micro_batch, per_channel, compiled),
+        *(spec.execution.micro_batch, per_channel, compiled, spec.train.ema.snapshots > 0),
     )
     if key not in _COSTS:
         _COSTS[key] = _cost(spec, spec.data.channels * per_channel, compiled)
@@ -201,6 +204,7 @@ def _cost(spec: RunSpec, c_out: int, compiled: bool) -> Cost:
         unsampled=sum(part.unsampled for part in within),
         auxiliary=trained_beside,
         teacher=averaged_values + sum(part.parameters for part in averaged),
+        averages=3 if spec.train.ema.snapshots else 1,
         positions=_positions(spec)[0] + sum(part.positions for part in within),
         tokens=tokens,
         plain_macs=plain_macs,
@@ -301,7 +305,7 @@ CALLS = {"heun": 2, "heun_full": 2}  # network calls of a step; one of every oth
 
 def _routed_macs(spec: RunSpec, routes: tuple[RouteSpec, ...], rate: float) -> int:
     """MACs of a pass whose routes have another rate; a rate too low to route a token is dense."""
-    rated = (dataclasses.replace(route, rate=rate) for route in routes)
+    rated = (dataclasses.replace(route, rate=rate, rate_end=None) for route in routes)
     active = tuple(route for route in rated if route.routed(spec.tokens))
     run_cost = cost(dataclasses.replace(spec, routes=active or spec.routes, init_from=None))
     return run_cost.routed.network if active else run_cost.dense.network
@@ -327,7 +331,7 @@ def pass_flops(spec: RunSpec, evaluation: EvaluationSpec) -> int:
     Every branch of a guidance counts at every call, at the mean of its first and last rate.
     """
     if isinstance(evaluation, SamplesSpec):
-        return evaluation.count * _image_flops(spec, evaluation.sampler)
+        return evaluation.images * _image_flops(spec, evaluation.sampler)
     run_cost, both = cost(spec), isinstance(evaluation, HeldoutSpec) and bool(spec.routes)
     macs_each = run_cost.dense.network + (run_cost.routed.network if both else 0)
     return evaluation.images * evaluation.levels * FLOPS_PER_MAC * macs_each

@@ -25,6 +25,7 @@ class LossTerms:
         denoised_BCHW: the estimate of x0.
         error_BCHW: the squared error that the process trains, without its weight.
         weight_B: the weight of each sample's noise level.
+        velocity_BCHW: v of a flow.
     """
 
     clean_BCHW: Tensor
@@ -32,6 +33,7 @@ class LossTerms:
     denoised_BCHW: Tensor
     error_BCHW: Tensor
     weight_B: Tensor
+    velocity_BCHW: Tensor | None = None
 
     def loss(self) -> Tensor:
         """loss_B: the weighted error, a mean over all elements of a sample."""

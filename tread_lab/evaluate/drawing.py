@@ -29,7 +29,7 @@ from tread_lab.train.assemble import Trained, trained
 from tread_lab.train.device import check_precision
 from tread_lab.train.joining import condition_of
 from tread_lab.train.precision import autocast, compile_for, matrix_products
-from tread_lab.train.provenance import code_digest
+from tread_lab.train.provenance import code_digest, plugins_of
 from tread_lab.train.ranks import Ranks
 
 PARTS = "parts"  # within the folder of an evaluation
@@ -48,7 +48,8 @@ class Drawing:
         self.folder, self.spec, self.device = folder, spec, device
         run, branches, at = folder.spec(), spec.sampler.guidance.branches, whole(spec.step)
         self.networks = {
-            b.step: trained(folder, device, step=at if b.step is None else b.step) for b in branches
+            step: trained(folder, device, step=at if step is None else step, ema=spec.ema)
+            for step in dict.fromkeys(branch.step for branch in branches)
         }
         for network in self.networks.values():
             compile_for(run, network.network, device)
@@ -62,8 +63,9 @@ class Drawing:
         if self.condition is not None:
             made |= self.condition.fingerprint
         made |= {f"step {at}": f"{n.step}-{n.weights}" for at, n in self.networks.items()}
+        made |= plugins_of(self.model.spec)
         folder = self.folder.evaluation(self.spec).path / PARTS
-        return Parts(folder, made, self.spec.count, images_a_call(self.device.type))
+        return Parts(folder, made, self.spec.images, images_a_call(self.device.type))
 
     def draw(self, rows: range) -> tuple[Tensor, Tensor]:
         """Return images, uint8, and labels of one batch.

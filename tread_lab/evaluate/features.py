@@ -60,7 +60,7 @@ class Scorer:
         extractor: the name of their feature space.
         reference: is described at once, as far as the metrics need it and no cache has it.
         shape: (C, H, W) of the images.
-        count: how many images there will be.
+        count: how many images there will be before their scores are asked for.
         cache: see `described`.
 
     Raises:
@@ -85,16 +85,20 @@ class Scorer:
         self._given = reference.moments if self.extraction.extractor == INCEPTION else {}
         facts = [METRICS[metric] for metric in self.metrics]
         layers = [
-            "pool" if metric.keeps == "features" else metric.layer
+            metric.layer
             for metric in facts
             if metric.compares and (metric.keeps == "features" or metric.layer not in self._given)
         ]
         self._real = described(reference, self.extraction, dict.fromkeys(layers), shape, cache)
-        summed = {metric.layer for metric in facts if metric.keeps == "moments"}
-        self._kept: dict[str, Keeper] = {
-            layer: make() for layer, make in KEEPERS.items() if layer in summed
-        }
+        self._summed = {metric.layer for metric in facts if metric.keeps == "moments"}
         self._whole = {metric.layer for metric in facts if metric.keeps == "features"}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget all images."""
+        self._kept: dict[str, Keeper] = {
+            layer: make() for layer, make in KEEPERS.items() if layer in self._summed
+        }
         distances = {METRICS[metric].layer for metric in self.metrics if metric in FRECHET}
         self._features: dict[str, list[Tensor]] = {x: [] for x in self._whole | distances}
 
@@ -114,7 +118,7 @@ class Scorer:
 
     def scores(self) -> tuple[dict[str, float], dict[str, Tensor]]:
         """Return the metrics by the names they are recorded under, and influences [N] of images on
-        those that are Frechet distances of enough images.
+        those that are Frechet distances of enough images; then forget these images.
 
         Raises:
             NotFinite: one is no finite number, which neither JSON nor a table can hold.
@@ -134,6 +138,7 @@ class Scorer:
             kept = features.get(METRICS[metric].layer) if metric in FRECHET else None
             if kept is not None and self._tells_spread(kept):
                 influences[name] = compared.influences(METRICS[metric].layer)
+        self._begin()
         return found, influences
 
 

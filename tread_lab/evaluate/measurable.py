@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from tread_lab.config.data import DataSpec
 from tread_lab.config.errors import UserError
-from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec, check_solver
+from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec, check_ema, check_solver
 from tread_lab.config.guidance import check_branches
 from tread_lab.config.metrics import METRICS, OWN_FEATURES, extractor_for
 from tread_lab.config.run import RunSpec
@@ -20,9 +20,10 @@ from tread_lab.train.joining import files_read
 
 
 def check_samplers(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
-    """Refuse solvers of another process, guidance by what was never trained, and guidance that
-    never acts."""
+    """Refuse solvers of another process, guidance by what was never trained, guidance that never
+    acts, and an EMA of which no snapshots are kept."""
     for run, spec in asked:
+        check_ema(run, spec)
         if isinstance(spec, SamplesSpec):
             check_solver(run, spec.sampler)
             check_branches(run, spec.sampler.guidance, spec.step)

@@ -32,6 +32,7 @@ from tread_lab.evaluate.sampling_calls import sample_flops
 from tread_lab.records import metric_names
 from tread_lab.records.lab import digest_of
 from tread_lab.records.run_folder import EXPORTED, INFLUENCES, EvaluationFolder, RunFolder
+from tread_lab.records.run_state import RunState
 from tread_lab.train.assemble import Trained, trained
 from tread_lab.train.joining import condition_of, systems_of
 from tread_lab.train.precision import matrix_products
@@ -64,6 +65,7 @@ def measuring(
     Raises:
         UserError: no checkpoint, or a metric's weights or reference are missing.
         NotFinite: what the network gives is not finite, as the record of a run that has ended says.
+        Exploded: its held-out loss exceeds that of predicting zero; the run is diverged.
     """
     if (record := record_of(folder, spec)) is not None:
         if "problem" in record:
@@ -80,6 +82,9 @@ def measuring(
         if "step" in (ended := folder.result() or {}):
             step = ended["step"] if spec.step is None else spec.step
             _end(place, spec, {}, step=step, problem=str(error))
+            if isinstance(error, Exploded):
+                facts = {"kind": "diverged", "step": step, "reason": str(error)}
+                folder.finish(RunState.DIVERGED, **facts)
         raise
     _end(place, spec, metrics, **facts, made_with=provenance)
     return dict(metrics)
@@ -151,7 +156,7 @@ def _probe(
     run, place = folder.spec(), folder.evaluation(spec)
     heldout = open_data(run.data, "heldout")
     check_probe(spec, run.model, heldout)
-    model = trained(folder, device, step=whole(spec.step))
+    model = trained(folder, device, step=whole(spec.step), ema=spec.ema)
     model = dataclasses.replace(model, condition=condition_of(model.spec, folder, device))
     if isinstance(spec, HeldoutSpec):
         metrics = yield from _heldout(model, heldout, spec, place)
@@ -234,25 +239,33 @@ def _samples(
     parts, labels = drawing.parts(), list[int]()
     parts.begin()
     yield from draw_open(drawing, parts, ranks)
+    sets: list[Metrics] = []
+    influences: dict[str, np.ndarray] = {}
     for part in parts.read():
         images_BCHW = torch.from_numpy(part["images"])
         if not labels:
             write_grid(place / "grid.png", images_BCHW[:64])
-        for scorer in scorers.values():
-            scorer.add(images_BCHW)
+        ends = [*range(spec.count - len(labels) % spec.count, len(images_BCHW) + 1, spec.count)]
+        for k, rows_BCHW in enumerate(images_BCHW.tensor_split(ends)):
+            for scorer in scorers.values() if len(rows_BCHW) else ():
+                scorer.add(rows_BCHW)
+            if k < len(ends):  # the set is whole
+                sets.append({})
+                for scorer in scorers.values():
+                    found, of_images = scorer.scores()
+                    sets[-1] |= found
+                    influences |= {n: x_N.float().cpu().numpy() for n, x_N in of_images.items()}
         labels += part["labels"].tolist()
         yield drawing.progress(parts, described=len(labels))
     write_samples(place / "samples.npz", parts, drawing.shape, labels)
     if drawing.condition is not None:
         drawing.condition.write(place, labels)
         facts |= drawing.condition.record()
-    metrics: Metrics = {}
-    influences: dict[str, np.ndarray] = {}
-    for scorer in scorers.values():
-        found, of_images = scorer.scores()
-        metrics |= found
-        influences |= {name: x_N.float().cpu().numpy() for name, x_N in of_images.items()}
-    if influences:
+    by_set = {name: [one[name] for one in sets] for name in sets[0]}
+    metrics = {name: float(np.mean(values)) for name, values in by_set.items()}
+    if spec.sets > 1:
+        facts["sets"] = by_set
+    elif influences:
         _write_arrays(place / INFLUENCES, influences)
         errors = {name: float(x.std(ddof=1) / len(x) ** 0.5) for name, x in influences.items()}
         facts["standard_errors"] = errors

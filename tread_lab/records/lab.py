@@ -16,8 +16,14 @@ from tread_lab.config.run import RunSpec
 from tread_lab.config.signature import signature
 from tread_lab.records.durable import modified
 from tread_lab.records.run_folder import EXPORTED, RunFolder, safe
-from tread_lab.records.run_state import ENDED_WELL, Attempt, RunState
-from tread_lab.records.sweep_folder import Judgement, SweepFolder, state_in_sweep
+from tread_lab.records.run_state import (
+    ENDED_WELL,
+    Attempt,
+    RunState,
+    state_in_sweep,
+    stop_reason,
+)
+from tread_lab.records.sweep_folder import SweepFolder
 
 
 @dataclass(frozen=True)
@@ -180,11 +186,11 @@ class RunStatus:
     moved: float | None
 
 
-def run_status(folder: RunFolder, stopped: Mapping[str, Judgement] | None = None) -> RunStatus:
+def run_status(folder: RunFolder, stopped: Mapping[str, int] | None = None) -> RunStatus:
     """Read the status of a run.
 
     Args:
-        stopped: the runs that a sweep has stopped early, if the sweep's view is asked for.
+        stopped: the runs that a sweep has stopped early, and their steps, if its view is asked for.
     """
     result, state, step = folder.result() or {}, folder.state(), folder.step()
     attempts = tuple(folder.attempts())
@@ -192,8 +198,8 @@ def run_status(folder: RunFolder, stopped: Mapping[str, Judgement] | None = None
     if attempts and attempts[-1].ended not in ("", *ENDED_WELL) and not reason:
         kind, reason = attempts[-1].ended, attempts[-1].reason
     if stopped and state_in_sweep(state, folder.name, stopped) is not state:
-        why = stopped[folder.name]
-        state, kind, reason, step = RunState.STOPPED, "early", why.reason, why.step
+        step = stopped[folder.name]
+        state, kind, reason = RunState.STOPPED, "early", stop_reason(step)
     line = (str(reason).strip().splitlines() or [""])[0]
     written = map(modified, (folder.attempts_path, folder.log_path, folder.path / "result.json"))
     moved = max(filter(None, written), default=None)
@@ -201,7 +207,7 @@ def run_status(folder: RunFolder, stopped: Mapping[str, Judgement] | None = None
 
 
 def run_states(
-    lab: Lab, runs: Iterable[str], stopped: Mapping[str, Judgement] | None = None
+    lab: Lab, runs: Iterable[str], stopped: Mapping[str, int] | None = None
 ) -> dict[str, RunState]:
     """Return the state of each run; only those that have a folder are looked at.
 

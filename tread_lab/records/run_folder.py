@@ -88,6 +88,11 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def averages(self) -> Path:
+        """The folder of snapshots from which an EMA of any length is reconstructed."""
+        return self.path / "averages"
+
+    @property
     def exported(self) -> bool:
         """Whether this is a folder of exported weights, which has a spec and no more records."""
         return (self.path / EXPORTED).is_file() and (self.path / "spec.yaml").is_file()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -15,7 +15,7 @@ FAILURES = (*TRIES, "parent")  # kinds of a failed run
 SENTENCES: Mapping[str, str] = {  # how an attempt or a run ended
     "completed": "reached its result",
     "diverged": "its loss was not finite any more, which is a result",
-    "stopped": "early stopping found it worse than others",
+    "paused": "it reached a rung of early stopping",
     "interrupted": "it was asked to stop",
     "disk": "the disk was full",
     "mistake": "something is missing that only the user can provide",
@@ -24,7 +24,7 @@ SENTENCES: Mapping[str, str] = {  # how an attempt or a run ended
     "exception": "an exception was raised",
     "parent": "the run that it starts from has no weights",
 }
-ENDED_WELL = ("completed", "stopped", "interrupted")
+ENDED_WELL = ("completed", "interrupted")
 # The last is of CUDA's libraries, which allocate beside torch.
 _NO_MEMORY = (
     *("can't allocate memory", "not enough memory", "out of memory", "memoryerror"),
@@ -139,3 +139,13 @@ class RunState(StrEnum):
 def without_comparison(label: str, state: RunState) -> str:
     """Return what the state of a baseline that lacks a result means for the trials it serves."""
     return f"baseline {label} {state.lacks_result}: its trials have nothing to compare with"
+
+
+def state_in_sweep(state: RunState, run: str, stopped: Collection[str]) -> RunState:
+    """Return the state of a run as the sweep that stopped it sees it."""
+    return RunState.STOPPED if state is RunState.INTERRUPTED and run in stopped else state
+
+
+def stop_reason(step: int) -> str:
+    """Return why a run was stopped early at a step."""
+    return f"at step {step} other cells had a lower held-out loss"

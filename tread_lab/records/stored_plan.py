@@ -16,7 +16,7 @@ from tread_lab.config.evaluation import EvaluationDefaults, decode_evaluations, 
 from tread_lab.config.labels import ancestors, with_baseline_cells
 from tread_lab.config.lengths import QUESTIONS, UNEQUAL, follows_length, written_shares
 from tread_lab.config.registry import import_plugins
-from tread_lab.config.sweep import SearchSpec
+from tread_lab.config.sweep import SearchSpec, StopEarlySpec
 from tread_lab.records.durable import FORMAT, of_format, read_json
 
 
@@ -63,6 +63,12 @@ class PlanOf(Generic[AnySpec]):
         """The hours that the command of the sweep may run; `None` without a limit."""
         hours: float | None = self.sweep_file.get("hours")
         return hours
+
+    @cached_property
+    def stop_early(self) -> StopEarlySpec | None:
+        """How cells are stopped early; `None` where none is."""
+        written = self.sweep_file.get("stop_early")
+        return None if written is None else decode(StopEarlySpec, written)
 
     @property
     def wanted(self) -> int:

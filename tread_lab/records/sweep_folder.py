@@ -1,9 +1,8 @@
-"""The folder of one sweep: its plan, and what was suggested, stopped and spent meanwhile."""
+"""The folder of one sweep: its plan, and what was suggested and spent meanwhile."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from tread_lab.records.durable import modified, read_json, write_json
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.records.run_folder import LOCK
-from tread_lab.records.run_state import RunState
 from tread_lab.records.stored_plan import PlanOf, StoredPlan, read_plan
 
 _EVERY = 15.0  # seconds between two records of the time; what a kill can lose
@@ -35,25 +33,6 @@ class Suggestion(Generic[AnySpec]):
     number: int
     cell: Cell
     trials: tuple[Trial[AnySpec], ...]
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What early stopping found of a run at a step.
-
-    Attributes:
-        gap: the mean training loss less the baseline's.
-        stopped: whether the run ended there.
-    """
-
-    run: str
-    step: int
-    gap: float
-    stopped: bool = True
-
-    @property
-    def reason(self) -> str:
-        return f"asha at step {self.step}: training gap {self.gap:+.4f}, others are better"
 
 
 @dataclass(frozen=True)
@@ -134,11 +113,6 @@ class SweepFolder:
         """Return how long the commands of the sweep have worked, in seconds."""
         return float(read_json(self.path / "spent.json") or 0.0)
 
-    @property
-    def judged_path(self) -> Path:
-        """The folder of what early stopping found, a file for each run, written by its process."""
-        return self.path / "judged"
-
     def add_suggestion(self, suggestion: Suggestion[Spec]) -> None:
         """Write a suggestion down before any of its runs starts."""
         trials = [trial.tree() for trial in suggestion.trials]
@@ -151,20 +125,6 @@ class SweepFolder:
             for tree in read_lines(self.suggestions_path)
         ]
         return sorted(suggestions, key=lambda suggestion: suggestion.number)
-
-    def add_judgement(self, judgement: Judgement) -> None:
-        append_line(self.judged_path / f"{judgement.run}.jsonl", vars(judgement))
-
-    def judgements(self) -> list[Judgement]:
-        """Return what early stopping has found, once for each run and step: a run that passes a
-        rung again after a crash is judged again."""
-        paths = sorted(self.judged_path.glob("*.jsonl"))
-        found = (Judgement(**tree) for path in paths for tree in read_lines(path))
-        return [*{(one.run, one.step): one for one in found}.values()]
-
-    def stopped(self) -> dict[str, Judgement]:
-        """Return by run where each was stopped early."""
-        return {judged.run: judged for judged in self.judgements() if judged.stopped}
 
     def lock(self) -> AbstractContextManager[None]:
         """Lock the sweep against other drivers until the block, or the process, ends."""
@@ -193,11 +153,6 @@ class SweepFolder:
             UserError: it is damaged, or of another version.
         """
         return read_plan(self.plan_path)
-
-
-def state_in_sweep(state: RunState, run: str, stopped: Mapping[str, Judgement]) -> RunState:
-    """Return the state of a run as the sweep that stopped it sees it."""
-    return RunState.STOPPED if state is RunState.INTERRUPTED and run in stopped else state
 
 
 def hours_text(folder: SweepFolder, hours: float | None) -> str:

@@ -51,7 +51,7 @@ class SweepFrames:
     def training(self) -> pd.DataFrame:
         """The rows of curves over training: those of `steps_frame` where runs were measured before
         their end, else `trials`, of which a sweep over numbers of training steps has several."""
-        return training_frame(self.lab, self.name, self.trials)
+        return training_frame(self.lab, self.name)
 
     def history(self, *keys: str) -> pd.DataFrame:
         """Return the logged values of every run: run, step, key, value; all keys by default."""

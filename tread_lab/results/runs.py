@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tread_lab.config.cell import Tree, Trial
@@ -17,6 +19,7 @@ from tread_lab.config.labels import MetricNames, cell_label
 from tread_lab.config.lengths import QUESTIONS
 from tread_lab.config.run import steps_alike
 from tread_lab.records.caveats import left_cells, mixed_runs
+from tread_lab.records.early_stopping import stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
@@ -27,9 +30,9 @@ from tread_lab.records.metric_names import (
     parameters,
 )
 from tread_lab.records.run_folder import INFLUENCES, RunFolder
-from tread_lab.records.run_state import RunState
+from tread_lab.records.run_state import RunState, state_in_sweep, stop_reason
 from tread_lab.records.stored_plan import StoredPlan
-from tread_lab.records.sweep_folder import Judgement, SweepFolder, state_in_sweep
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.results.cells import (
     COUNT,
     HIGH,
@@ -43,7 +46,7 @@ from tread_lab.results.cells import (
     plain,
 )
 from tread_lab.results.gaps import difference_errors, recorded_gaps
-from tread_lab.results.intervals import half_width
+from tread_lab.results.intervals import half_width, t_interval
 
 FIRST = ("run", "role", "seed", "state", "reason", "mixed", "disturbed", "baseline", "cell")
 WHOLE = ("start", "end", "steps_done")
@@ -74,14 +77,14 @@ class Record:
     influences: dict[int, dict[str, Path]] = field(default_factory=lambda: {END: {}})
 
     @staticmethod
-    def read(run: RunFolder, planned: list[str], stopped: Mapping[str, Judgement]) -> Record:
+    def read(run: RunFolder, planned: list[str], stopped: Mapping[str, int]) -> Record:
         """Return the record of a run as a sweep sees it that has `stopped` some runs early."""
         result = run.result() if run.path.is_dir() else None
         if result is None:
             state = run.state() if run.path.is_dir() else RunState.PENDING
             if state_in_sweep(state, run.name, stopped) is not state:
-                judged = stopped[run.name]
-                return Record(RunState.STOPPED, judged.reason, judged.step)
+                step = stopped[run.name]
+                return Record(RunState.STOPPED, stop_reason(step), step)
             return Record(state)
         state, reason, steps = result["state"], result.get("reason", ""), result.get("step")
         if state is not RunState.COMPLETED:
@@ -125,11 +128,16 @@ class SweepReader:
         names: the names of metrics under this plan.
     """
 
+    @staticmethod
+    def of(lab: Lab, sweep: str | SweepFolder) -> SweepReader:
+        """Return the reader of a stored sweep."""
+        return SweepReader(lab, sweep_plan(lab, sweep))
+
     def __init__(self, lab: Lab, plan: StoredPlan) -> None:
         self.plan, self._left = plan.with_baseline_cells, left_cells(lab, plan)
         self.names = MetricNames(plan.evaluation_defaults)
         self._trials = {trial.run: trial for trial in self.plan.trials}
-        self._planned, stopped = plan.planned, lab.sweep(plan.name).stopped()
+        self._planned, stopped = plan.planned, stopped_early(lab, plan)
         self._records = {
             run: Record.read(lab.run(run), self._planned, stopped) for run in self._trials
         }
@@ -137,12 +145,57 @@ class SweepReader:
         self._parts = SharedParts()
         self._columns: dict[str, bool] = {}  # of metrics met so far -> whether planned
 
-    def row(self, trial: Trial[Tree]) -> dict[str, Any]:
-        """Return the row of a trial in `trials_frame`, without the columns of which it has none.
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The row of each trial in `trials_frame`, without the columns of which it has none.
 
         Raises:
-            UserError: an evaluation of the run cannot be understood.
+            UserError: an evaluation of a run cannot be understood.
         """
+        return [*map(self._row, self.plan.trials)]
+
+    def trials(self) -> pd.DataFrame:
+        """Return `trials_frame`."""
+        return self.frame(self.rows)
+
+    def steps(self) -> pd.DataFrame:
+        """Return `steps_frame`."""
+        frame = self.frame(row for one in self._pairs for row in self.rows_by_step(*one))
+        frame[STEP] = frame[STEP].astype("Int64")
+        schedules = {str(trial.spec["train"].get("schedule")) for trial in self.plan.trials}
+        frame.attrs |= {
+            "axes": [*frame.attrs["axes"], STEP],
+            "schedules": sorted(schedules - {"constant"}),
+        }
+        return frame
+
+    def equal_steps(self) -> pd.DataFrame | None:
+        """Return `equal_steps_frame`."""
+        if self.plan.match is None:
+            return None
+        ends = {trial.run: trial.steps for trial in self.plan.trials}
+        at_step = {trial.run: ends[trial.baseline or trial.run] for trial in self.plan.trials}
+        frame = self.frame(self._row_at(*one, at_step[one[0].run]) for one in self._pairs)
+        before = {run: step for run, step in at_step.items() if step != ends[run]}
+        frame.attrs |= {"comparison": QUESTIONS[None], "at_step": before}
+        trials = frame[frame["role"] == "trial"]
+        return frame if GAP_HELDOUT in frame and trials[GAP_HELDOUT].notna().any() else None
+
+    def training(self) -> pd.DataFrame:
+        """Return `training_frame`."""
+        stages = {tree.get("step") for tree in self.plan.evaluate} - {None}
+        if self.plan.match is not None and stages <= {trial.steps for trial in self.plan.trials}:
+            return self.trials()
+        steps = self.steps()
+        several = (steps.groupby("run")[STEP].nunique() > 1).any()
+        return steps if several else self.trials()
+
+    @property
+    def _pairs(self) -> Iterator[tuple[Trial[Tree], dict[str, Any]]]:
+        """Each trial with its row."""
+        return zip(self.plan.trials, self.rows)
+
+    def _row(self, trial: Trial[Tree]) -> dict[str, Any]:
         record = self._records[trial.run]
         dense = self._records.get(trial.baseline or "", NOTHING)
         values, problem = self._measured(record, END, dense, END)
@@ -173,9 +226,10 @@ class SweepReader:
         steps = (step for step in record.evaluations if step != END)
         return {at: self._measured(record, at, dense, ends.get(at, at))[0] for at in steps}
 
-    def rows_by_step(self, trial: Trial[Tree]) -> Iterator[dict[str, Any]]:
+    def rows_by_step(
+        self, trial: Trial[Tree], whole: Mapping[str, Any]
+    ) -> Iterator[dict[str, Any]]:
         """Yield the row of a trial at every step at which it was measured, its end last."""
-        whole = self.row(trial)
         if whole["state"] is not RunState.COMPLETED:
             yield {**whole, STEP: None}
             return
@@ -190,17 +244,15 @@ class SweepReader:
             label = f"{whole['cell']} {STEP}={step}"
             yield {**settings, "cell": label, STEP: step, **values, **cost}
 
-    def row_at(self, trial: Trial[Tree], step: int) -> dict[str, Any]:
+    def _row_at(self, trial: Trial[Tree], whole: Mapping[str, Any], step: int) -> dict[str, Any]:
         """Return the row of a trial at one step; without numbers where it was not measured."""
-        whole = self.row(trial)
         settings = {name: x for name, x in whole.items() if not is_metric(name)}
-        rows = (row for row in self.rows_by_step(trial) if row[STEP] == step)
+        rows = (row for row in self.rows_by_step(trial, whole) if row[STEP] == step)
         return {name: x for name, x in {**next(rows, {}), **settings}.items() if name != STEP}
 
-    def frame(self, rows: Iterable[Mapping[str, Any]] | None = None) -> pd.DataFrame:
-        """Return rows, by default those of all trials, as a frame: columns in order, whole numbers
-        whole, its `attrs` set."""
-        frame = pd.DataFrame([*(map(self.row, self.plan.trials) if rows is None else rows)])
+    def frame(self, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+        """Return rows as a frame: columns in order, whole numbers whole, its `attrs` set."""
+        frame = pd.DataFrame([*rows])
         axes = self.plan.axes
         if not self._compares_losses:
             frame = frame[[c for c in frame if not str(c).startswith("gap/")]]
@@ -256,12 +308,15 @@ class SweepReader:
             costs = {name: x for name, x in tree.items() if name.startswith("cost/")}
             errors, apart = tree.get("standard_errors", {}), dict[str, float]()
             theirs = dense.influences.get(at, {}).get(signature)
+            baseline = dense.evaluations.get(at, {}).get(signature, {})
             if errors and theirs:
                 apart = difference_errors(record.influences[step][signature], theirs)
             for metric, value in {**tree["metrics"], **costs}.items():
                 column = self.names.name(metric, signature, tree["spec"])
                 if column not in values:  # of equal images, the planned ones come first
                     values[column] = value
+                    for end, x in _over_sets(metric, tree, baseline).items():
+                        values[column + end] = x
                     if metric in errors:
                         n = int(tree["spec"]["count"])
                         half = float(half_width(errors[metric] * n**0.5, n))
@@ -290,6 +345,20 @@ class SweepReader:
         return all(any(record.losses.values()) for record in done)
 
 
+def _over_sets(metric: str, tree: Tree, baseline: Tree) -> dict[str, float]:
+    """Return the interval of a mean over sets of images and, as sets have equal seeds, half of that
+    of the difference to the baseline; empty for one set."""
+    own, theirs = (np.array(one.get("sets", {}).get(metric, ())) for one in (tree, baseline))
+    if not len(own):
+        return {}
+    _, low, high = t_interval(own)
+    ends = {LOW: low, HIGH: high, COUNT: len(own) * tree["spec"]["count"]}
+    if len(theirs):
+        mean, _, high = t_interval(own - theirs)
+        ends[PAIRED] = high - mean
+    return ends
+
+
 def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
@@ -298,8 +367,9 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     with), cell (its label), the axis values, those of `train` in `RECIPE`, the parameters of
     `metric_names.parameters`, steps_done, metrics of the evaluations, gaps (`gap/heldout`, with
     `:low` and `:high`, `:n` images and `:kept`, the share of variance that pairing left) and costs.
-    Frechet distances of enough images have `:low`, `:high` and `:n` over sampled images of the same
-    network, and `:paired`, half the width of the interval of their difference to the baseline.
+    Frechet distances of enough images, and metrics over sets of images, have `:low`, `:high` and
+    `:n` over sampled images of the same network, and `:paired`, half the width of the interval of
+    their difference to the baseline.
     Metric columns are those with `/` or `@` in their name. **Only completed runs have numbers**:
     any other trial is a row with its state and NaN. Gaps of losses that another sweep has measured
     are there only if every completed run has such losses.
@@ -316,7 +386,7 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     Raises:
         UserError: no such sweep.
     """
-    return SweepReader(lab, sweep_plan(lab, sweep)).frame()
+    return SweepReader.of(lab, sweep).trials()
 
 
 def steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
@@ -333,15 +403,7 @@ def steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     Raises:
         UserError: no such sweep.
     """
-    reader = SweepReader(lab, sweep_plan(lab, sweep))
-    frame = reader.frame(row for trial in reader.plan.trials for row in reader.rows_by_step(trial))
-    frame[STEP] = frame[STEP].astype("Int64")
-    schedules = {str(trial.spec["train"].get("schedule")) for trial in reader.plan.trials}
-    frame.attrs |= {
-        "axes": [*frame.attrs["axes"], STEP],
-        "schedules": sorted(schedules - {"constant"}),
-    }
-    return frame
+    return SweepReader.of(lab, sweep).steps()
 
 
 def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None:
@@ -354,31 +416,16 @@ def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None
     Raises:
         UserError: no such sweep.
     """
-    plan = sweep_plan(lab, sweep)
-    if plan.match is None:
-        return None
-    reader = SweepReader(lab, plan)
-    ends = {trial.run: trial.steps for trial in plan.trials}
-    at_step = {trial.run: ends[trial.baseline or trial.run] for trial in plan.trials}
-    frame = reader.frame(reader.row_at(trial, at_step[trial.run]) for trial in reader.plan.trials)
-    before = {run: step for run, step in at_step.items() if step != ends[run]}
-    frame.attrs |= {"comparison": QUESTIONS[None], "at_step": before}
-    trials = frame[frame["role"] == "trial"]
-    return frame if GAP_HELDOUT in frame and trials[GAP_HELDOUT].notna().any() else None
+    return SweepReader.of(lab, sweep).equal_steps()
 
 
-def training_frame(lab: Lab, sweep: str | SweepFolder, trials: pd.DataFrame) -> pd.DataFrame:
+def training_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """Return the rows of curves over training: stages of runs, else runs of several lengths.
 
-    These are `steps_frame`'s where a run was measured before its end, and `trials` else, or where
-    the one other step is that at which the baselines of a sweep with `match` end.
+    These are `steps_frame`'s where a run was measured before its end, and those of `trials_frame`
+    else, or where the one other step is that at which the baselines of a sweep with `match` end.
     """
-    plan = sweep_plan(lab, sweep)
-    stages = {tree.get("step") for tree in plan.evaluate} - {None}
-    if plan.match is not None and stages <= {trial.steps for trial in plan.trials}:
-        return trials
-    steps = steps_frame(lab, sweep)
-    return steps if (steps.groupby("run")[STEP].nunique() > 1).any() else trials
+    return SweepReader.of(lab, sweep).training()
 
 
 def sweep_plan(lab: Lab, sweep: str | SweepFolder) -> StoredPlan:

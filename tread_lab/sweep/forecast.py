@@ -13,6 +13,7 @@ from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import SamplesSpec
 from tread_lab.config.run import RunSpec
 from tread_lab.config.units import amount, counted
+from tread_lab.cost.blocks import FP32
 from tread_lab.cost.training import cost, pass_flops
 from tread_lab.hardware import PEAK_FLOPS, SLOWER, Devices, of_gpu
 from tread_lab.records.durable import digest, modified
@@ -212,7 +213,7 @@ def makespan(seconds: Iterable[float], slots: int) -> float:
 
 
 def disk_bytes(tasks: Iterable[Task]) -> int:
-    """Return the bytes of the checkpoints and samples that `tasks` leave on the disk at most."""
+    """Return the bytes of checkpoints, snapshots and samples that `tasks` leave at most."""
     return sum(_checkpoint_bytes(task) + _sample_bytes(task) for task in tasks)
 
 
@@ -225,12 +226,13 @@ def disk_line(tasks: Iterable[Task], lab: Lab) -> str:
 
 def _checkpoint_bytes(task: Task) -> int:
     plan = task.spec.execution
-    kept = {*plan.keep_steps, *task.kept_steps}
-    return (plan.keep_checkpoints + len(kept) + 1) * cost(task.spec).checkpoint_bytes
+    kept, own = {*plan.keep_steps, *task.kept_steps}, cost(task.spec)
+    snapshots = task.spec.train.ema.snapshots * (own.averages - 1) * FP32 * own.parameters
+    return (plan.keep_checkpoints + len(kept) + 1) * own.checkpoint_bytes + snapshots
 
 
 def _sample_bytes(task: Task) -> int:
-    counts = [spec.count for spec in task.evaluations if isinstance(spec, SamplesSpec)]
+    counts = [spec.images for spec in task.evaluations if isinstance(spec, SamplesSpec)]
     return sum(counts) * _image_bytes(task.spec.data)
 
 

@@ -20,11 +20,12 @@ from tread_lab.config.labels import count_label
 from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.metrics import extractor_for
 from tread_lab.config.run import RunSpec
-from tread_lab.config.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.config.sweep import Experiment, SearchSpec, SweepSpec
 from tread_lab.cost.training import cost
 from tread_lab.hardware import Devices
 from tread_lab.records import metric_names
 from tread_lab.records.durable import digest, write_text
+from tread_lab.records.early_stopping import stopped_early
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.stored_plan import PlanOf
 from tread_lab.records.sweep_folder import SweepFolder
@@ -47,13 +48,12 @@ class Plan(PlanOf[RunSpec]):
     Attributes:
         cells: what a search chooses from: the runs of every cell that is not excluded and of its
             baselines, by the text of the cell.
-        search_spec, stop_early: of the sweep file at hand; `None` where a plan was loaded.
+        search_spec: of the sweep file at hand; `None` where a plan was loaded.
         places: of the cells of the sampler `map` in their order: start, end and rate; else empty.
     """
 
     cells: Cells = field(default_factory=Cells, repr=False)
     search_spec: SearchSpec | None = None
-    stop_early: StopEarlySpec | None = None
     places: tuple[tuple[int, int, float], ...] = ()
 
     @cached_property
@@ -118,25 +118,14 @@ class Plan(PlanOf[RunSpec]):
     def possible_tasks(self) -> tuple[Task, ...]:
         return self.tasks if self.search_spec is None else self.tasks_of(self.possible_trials)
 
-    @property
-    def baselines_first(self) -> dict[str, str]:
-        """By run, the baseline that must have ended before, because the run is judged by it."""
-        if self.stop_early is None:
-            return {}
-        return {trial.run: trial.baseline for trial in self.possible_trials if trial.baseline}
-
     def open_tasks(self, lab: Lab) -> list[Task]:
         """Return the tasks of the plan with something left to do."""
         return self.open_of(lab, self.tasks)
 
     def open_of(self, lab: Lab, tasks: Iterable[Task]) -> list[Task]:
         """Return those of `tasks` with something left to do; one stopped early has nothing."""
-        stopped = lab.sweep(self.name).stopped() if self.stop_early else {}
-
-        def is_stopped(task: Task) -> bool:
-            return task.run in stopped and lab.run(task.run).result() is None
-
-        return [task for task in tasks if not is_complete(lab, task) and not is_stopped(task)]
+        stopped = stopped_early(lab, self)
+        return [task for task in tasks if not is_complete(lab, task) and task.run not in stopped]
 
     @property
     def train_flops(self) -> int:
@@ -202,11 +191,16 @@ def make_plan(
     price = seconds if timed else lambda spec: cost(spec).train_flops
     expansion = expand(sweep, experiment, facts, price, whole)
     speeds = {"speeds": seconds.stored} if timed and seconds is not None else {}
+    if sweep.stop_early is not None and (axes := [*_scaling_axes(expansion.trials)]):
+        raise UserError(
+            f"stop_early: must be null where axes change the scale of losses, got {axes[0]}. Try a"
+            " sweep for each value."
+        )
     search, cells = sweep.search, Cells()
     if search is not None:
         objectives = objectives_of(search, sweep, expansion.evaluations, expansion.trials)
         search, cells = replace(search, objectives=objectives), _cells(expansion)
-    by_map = search is not None and search.sampler == "map"
+    by_map = search if search is not None and search.sampler == "map" else None
     return Plan(
         name=name,
         question=sweep.question,
@@ -220,8 +214,7 @@ def make_plan(
         space=tuple(own[-1].cell for own in cells.values()),
         cells=cells,
         search_spec=search,
-        stop_early=sweep.stop_early,
-        places=tuple(_places(search, cells)) if by_map else (),
+        places=() if by_map is None else tuple(_places(by_map, cells)),
     )
 
 
@@ -366,11 +359,16 @@ def _gaps_rank(trials: Sequence[Trial[RunSpec]]) -> bool:
     kinds = {baseline.run for baseline in baselines if baseline.seed == baselines[0].seed}
     if len(kinds) < 2:
         return bool(kinds)
+    return any(_scaling_axes(trials))
+
+
+def _scaling_axes(trials: Sequence[Trial[RunSpec]]) -> Iterator[str]:
+    """Yield the axes along which held-out losses are of other data or another process."""
     from tread_lab.results.ranking import scales_loss  # pandas
 
-    axes = {axis for trial in trials for axis in trial.cell}
-    values = {axis: [trial.cell.get(axis) for trial in trials if trial.cell] for axis in axes}
-    return any(map(scales_loss, axes, values.values()))
+    for axis in dict.fromkeys(axis for trial in trials for axis in trial.cell):
+        if scales_loss(axis, [trial.cell.get(axis) for trial in trials if trial.cell]):
+            yield axis
 
 
 def _measured(spec: EvaluationSpec, sources: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from tread_lab.config.run import RunSpec
 from tread_lab.config.units import amount, counted
 from tread_lab.cost.training import cost
 from tread_lab.hardware import Devices
+from tread_lab.records.early_stopping import stopped_early
 from tread_lab.records.lab import Lab, run_states
 from tread_lab.sweep.plan import Plan, plan_sweep
 
@@ -42,8 +43,7 @@ class PlannedSweep:
         from tread_lab.results.cells import plain
 
         labels = run_labels(self.plan.trials)
-        stopped = self.lab.sweep(self.plan.name).stopped()
-        states = run_states(self.lab, labels, stopped)
+        states = run_states(self.lab, labels, stopped_early(self.lab, self.plan))
         rows = [
             {
                 "run": trial.run,

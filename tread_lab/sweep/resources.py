@@ -11,7 +11,6 @@ from tread_lab.config.errors import UserError
 from tread_lab.hardware import Devices, gpus, usable_cpus
 
 if TYPE_CHECKING:
-    from tread_lab.sweep.early_stopping import EarlyStopping
     from tread_lab.sweep.runner import Runner
 
 
@@ -90,7 +89,6 @@ def make_runner(
     *,
     runs_per_device: int = 1,
     hang_timeout: float | None = None,
-    early: EarlyStopping | None = None,
 ) -> Runner:
     """Return the runner `ray` or `inline`."""
     from tread_lab.sweep.run_task import WorkerInfo
@@ -101,7 +99,6 @@ def make_runner(
         processes=Processes(resources.devices),
         hang_timeout=hang_timeout,
         runs_per_device=runs_per_device,
-        stops_early=early,
     )
     if executor == "inline":
         device = resources.device or resources.worker_device

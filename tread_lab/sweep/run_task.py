@@ -10,8 +10,8 @@ import statistics
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +19,7 @@ from typing import TypeVar
 import torch
 
 import tread_lab
-from tread_lab.config.errors import Exploded, Unavailable, UserError, first_line
+from tread_lab.config.errors import Exploded, NotFinite, Unavailable, UserError, first_line
 from tread_lab.config.run import RunSpec
 from tread_lab.cost.training import cost
 from tread_lab.data.source import check_content
@@ -30,7 +30,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
 from tread_lab.records.run_folder import RunFolder, list_checkpoints, step_of
 from tread_lab.records.run_state import TRIES, Attempt, RunState, kind_of
-from tread_lab.sweep.task import Task, is_measured
+from tread_lab.sweep.task import Task, is_complete
 from tread_lab.train.device import (
     check_memory,
     memory,
@@ -47,6 +47,7 @@ from tread_lab.train.trainer import Diverged, Progress, train
 T = TypeVar("T")
 _POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on
 QUEUED = "queued"  # phase of a task that starts once more
+PAUSED = "paused"  # phase of a task that has ended at a rung
 UNDER_WAY = ("train", "evaluate", QUEUED)  # phases of a task that has not ended
 
 
@@ -55,7 +56,7 @@ class Report:
     """The progress of a task.
 
     Attributes:
-        phase: `train`, `evaluate`, `QUEUED`, or the state in which the run has ended.
+        phase: `train`, `evaluate`, `QUEUED`, `PAUSED`, or the state in which the run has ended.
         overflows: steps that were skipped because fp16 overflowed.
         note: a remark for the user, such as the reason of a failure.
         measured: the share of the current evaluation that is done.
@@ -87,7 +88,6 @@ class WorkerInfo:
         runs_per_device: most runs that share its device.
         expected: digests of code and data, and versions of packages, where the driver runs; empty
             where the driver itself trains.
-        stops_early: whether early stopping ends the run at a report.
     """
 
     driver: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
@@ -95,7 +95,6 @@ class WorkerInfo:
     hang_timeout: float | None = None
     runs_per_device: int = 1
     expected: Mapping[str, str] = field(default_factory=dict)
-    stops_early: Callable[[Report], bool] | None = None
 
 
 class AttemptFailed(Exception):
@@ -137,10 +136,9 @@ def run_task(
         if last is not None and folder.result() is None:
             facts = {"kind": last.ended, "reason": last.reason, "traceback": last.traceback}
             folder.finish(RunState.FAILED, **facts)
-        if last is None and not (folder.result() and is_measured(lab, task)):
+        if last is None and not is_complete(lab, task):
             report = yield from _attempt(lab, task, device, worker, report)
-        # Early stopping is on record in the sweep alone: another sweep may train the run on.
-        result = folder.result() or {"state": RunState.STOPPED}
+        result = folder.result() or {"state": PAUSED}
         note = result.get("reason") or (last.reason if last else report.note)
         yield replace(report, phase=result["state"], step=folder.step(), note=note)
 
@@ -302,39 +300,36 @@ def _train_and_evaluate(
     with worker.processes.open(device) as ranks:
         release(device)  # of the run before, or of the attempt that this one repeats
         if folder.result() is None:
-            report = yield from _train(folder, task.spec, device, worker, ranks)
+            report = yield from _train(folder, task, device, ranks)
             release(device)  # of the training
-        if folder.state().measurable:
-            try:
+        if report.phase == PAUSED or folder.state().measurable:
+            with suppress(Exploded):  # the run is diverged, a result
                 yield from _evaluate(lab, task, device, replace(report, phase="evaluate"), ranks)
-            except Exploded as end:
-                facts = {"kind": "diverged", "step": folder.step(), "reason": str(end)}
-                folder.finish(RunState.DIVERGED, **facts)
         return report
 
 
 def _train(
-    folder: RunFolder, spec: RunSpec, device: torch.device, worker: WorkerInfo, ranks: Ranks
+    folder: RunFolder, task: Task, device: torch.device, ranks: Ranks
 ) -> Generator[Report, None, Report]:
-    """Train to the end and write the result; return the last report."""
+    """Train to the end and write the result, or to the rung; return the last report."""
+    spec = task.spec
     check_memory(spec, device.type, f"{device} ({name(device)})", memory(device), ranks.count)
     begun = max(map(step_of, list_checkpoints(folder.checkpoints)), default=0)
     reset_peak(device)
     progress = Progress(begun, spec.train.steps, math.nan)
     report = Report(folder.name, "train", begun, spec.train.steps)
     try:
-        with closing(train(spec, folder, device, ranks)) as steps:  # type: ignore[type-var]
+        training = train(spec, folder, device, ranks, until=task.until)
+        with closing(training) as steps:  # type: ignore[type-var]
             for progress in steps:
                 at = (progress.step, progress.steps, progress.loss, progress.overflows)
                 report = Report(folder.name, "train", *at)
-                # Before the report: a run that is interrupted there goes on behind the rung.
-                stops = worker.stops_early is not None and worker.stops_early(report)
                 yield report
-                if stops:
-                    return replace(report, phase=RunState.STOPPED)
     except Diverged as end:
         folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(end))
         return report
+    if task.rung is not None:
+        return replace(report, phase=PAUSED)
     mean_seconds = progress.seconds / max(progress.step, 1)
     memory_used = peak_bytes(device) if progress.step > begun else None  # of training steps
     metrics = run_costs(folder, spec, device, ranks.count, mean_seconds, memory_used)
@@ -351,7 +346,7 @@ def _evaluate(
     """Carry out every open evaluation; raise the first user error after the last evaluation."""
     user_errors: list[UserError] = []
     folder, cache = lab.run(task.run), lab.root / "cache"
-    report = replace(report, step=report.steps)
+    report = replace(report, step=task.until)
     for spec in task.measurable(folder):
         if folder.evaluation(spec).done:
             continue
@@ -363,6 +358,8 @@ def _evaluate(
         except (Unavailable, Exploded):
             raise
         except UserError as error:  # the other evaluations may lack nothing
+            if isinstance(error, NotFinite) and task.rung is not None:
+                raise Exploded(*error.args) from None
             user_errors.append(error)
     if user_errors:
         raise user_errors[0]

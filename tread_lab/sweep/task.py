@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from tread_lab.config.decode import settle
 from tread_lab.config.evaluation import (
     EvaluationDefaults,
     EvaluationSpec,
+    HeldoutSpec,
     SamplesSpec,
     at_steps,
     check_solver,
@@ -19,6 +20,7 @@ from tread_lab.config.guidance import check_guidance
 from tread_lab.config.run import RunSpec
 from tread_lab.config.signature import signature
 from tread_lab.config.units import counted
+from tread_lab.records.early_stopping import EarlyStopping, choose
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder, list_checkpoints, step_of
 from tread_lab.records.run_state import RunState
@@ -31,6 +33,7 @@ class Task:
 
     Attributes:
         defaults: what later evaluations of the run leave unsaid, kept with a run that is new.
+        rung: ends the task at its step, measured; the evaluations are left to a later task.
 
     Raises:
         UserError: the run would lack something that an evaluation needs.
@@ -39,6 +42,7 @@ class Task:
     spec: RunSpec
     evaluations: tuple[EvaluationSpec, ...] = ()
     defaults: EvaluationDefaults = field(default_factory=EvaluationDefaults, compare=False)
+    rung: HeldoutSpec | None = None
 
     def __post_init__(self) -> None:
         settle(self, evaluations=at_steps(self.evaluations, self.spec.train.steps))
@@ -51,6 +55,13 @@ class Task:
     def run(self) -> str:
         """The name of the run, which is the signature of its spec."""
         return signature(self.spec)
+
+    @property
+    def until(self) -> int:
+        """The step at which the task ends."""
+        step = self.rung.step if self.rung else self.spec.train.steps
+        assert isinstance(step, int)
+        return step
 
     @property
     def kept_steps(self) -> tuple[int, ...]:
@@ -68,22 +79,28 @@ class Task:
         return tuple(sorted(s for s in asked if isinstance(s, int) and s < newest))
 
     def measurable(self, folder: RunFolder) -> tuple[EvaluationSpec, ...]:
-        """Return the evaluations that the ended run can have: of steps that it has reached."""
+        """Return the evaluations that the ended run can have: of steps that it has reached; at a
+        rung the one of the rung."""
+        if self.rung is not None:
+            return (self.rung,)
         last = int((folder.result() or {}).get("step", self.spec.train.steps))
         steps = ((spec, spec.step) for spec in self.evaluations)
         return tuple(spec for spec, step in steps if not isinstance(step, int) or step <= last)
 
 
 def is_complete(lab: Lab, task: Task) -> bool:
-    """Return whether the run has ended and, if it can be evaluated, has every evaluation."""
+    """Return whether the run has ended and, if it can be evaluated, has every evaluation; of a task
+    that ends at a rung, whether that is measured."""
     folder = lab.run(task.run)
-    return folder.result() is not None and is_measured(lab, task)
+    return (folder.result() is not None or task.rung is not None) and is_measured(lab, task)
 
 
 def is_measured(lab: Lab, task: Task) -> bool:
-    """Return whether the run, which has ended, has every evaluation that it can have."""
+    """Return whether the run, which has ended or is at a rung, has every evaluation that it can
+    have."""
     folder = lab.run(task.run)
-    return not folder.state().measurable or all(
+    ended = folder.result() or {"state": RunState.COMPLETED}
+    return not ended["state"].measurable or all(
         folder.evaluation(spec).done for spec in task.measurable(folder)
     )
 
@@ -169,12 +186,11 @@ class TaskQueue(Protocol):
 
 
 class ListQueue:
-    """Tasks in their order, none before its parents or the run that it comes `after`."""
+    """Tasks in their order, none before its parents."""
 
     stop = False
 
-    def __init__(self, tasks: Sequence[Task], *, after: Mapping[str, str] | None = None) -> None:
-        self._after = after or {}
+    def __init__(self, tasks: Sequence[Task]) -> None:
         self._waiting: dict[str, Task] = {}
         self._open: set[str] = set()
         self.add(tasks)
@@ -200,13 +216,73 @@ class ListQueue:
 
     def next(self) -> Task | None:
         for name, task in self._waiting.items():
-            waits_for = {self._after.get(name), *map(signature, task.spec.ancestors)}
-            if not waits_for & self._open:
+            if not self._open & {*map(signature, task.spec.ancestors)}:
                 return self._waiting.pop(name)
         return None
 
     def ended(self, task: Task) -> None:
         self._open.discard(task.run)
+
+
+class RungQueue:
+    """Tasks that early stopping leaves alone; then cells from rung to rung, as `choose` says.
+
+    All that it knows is on record, so that a later session goes on alike.
+
+    Args:
+        tasks: those with something left to do.
+        whole: of every run of a cell, the task that brings it to its end.
+    """
+
+    stop = False
+
+    def __init__(
+        self, early: EarlyStopping, tasks: Iterable[Task], whole: Mapping[str, Task]
+    ) -> None:
+        self._early, self._whole = early, whole
+        self._cell_of = {run: n for n, cell in enumerate(early.cells) for run in cell}
+        self._queue = ListQueue([task for task in tasks if task.run not in self._cell_of])
+        self._standings = [early.standing(cell) for cell in early.cells]
+        for number, standing in enumerate(self._standings):
+            if standing.begun and not standing.paused:
+                self._begin(number, standing.begun)
+
+    @property
+    def exhausted(self) -> bool:
+        return self.done
+
+    @property
+    def done(self) -> bool:
+        return self._queue.done and self._choice is None
+
+    @property
+    def left(self) -> str:
+        waiting = [one for one in self._standings if not (one.ended or one.paused)]
+        return f"{counted(len(waiting), 'cell')} left"
+
+    def next(self) -> Task | None:
+        while (task := self._queue.next()) is None and (number := self._choice) is not None:
+            self._begin(number, self._standings[number].begun + 1)
+        return task
+
+    def ended(self, task: Task) -> None:
+        self._queue.ended(task)
+        if (number := self._cell_of.get(task.run)) is not None:
+            begun = self._standings[number].begun
+            found = self._early.standing(self._early.cells[number])
+            self._standings[number] = replace(found, begun=max(begun, found.begun))
+
+    @property
+    def _choice(self) -> int | None:
+        return choose(self._standings, self._early.reduction, quiet=self._queue.done)
+
+    def _begin(self, number: int, part: int) -> None:
+        """Queue what a part of a cell, from 1, still lacks."""
+        self._standings[number] = replace(self._standings[number], begun=part)
+        for run, length in self._early.cells[number].items():
+            task = replace(self._whole[run], rung=self._early.probe_at(length, part))
+            if not is_complete(self._early.lab, task):
+                self._queue.add([task])
 
 
 class TimedQueue:

@@ -62,7 +62,7 @@ class ShownSweep:
             UserError: an evaluation of a run cannot be understood.
         """
         self.lab, self.plan, self.reader = lab, plan, SweepReader(lab, plan)
-        self.frame = self.reader.frame()
+        self.frame = self.reader.trials()
         self.metrics = [c for c in own_metrics(self.frame) if c in (*GAP, *BESIDE) or _quality(c)]
 
     @cached_property

@@ -22,6 +22,7 @@ from tread_lab.records.run_folder import EXPORTED, RunFolder
 from tread_lab.train.checkpoint import Checkpoint, load_latest, load_step, load_weights
 from tread_lab.train.device import use
 from tread_lab.train.joining import Condition, network_arguments
+from tread_lab.train.posthoc_ema import reconstructed
 
 
 @dataclass(frozen=True)
@@ -68,17 +69,27 @@ def fresh_network(spec: RunSpec) -> nn.Module:
 
 
 def trained(
-    folder: RunFolder, device: torch.device, *, step: int | None = None, weights: str = "ema"
+    folder: RunFolder,
+    device: torch.device,
+    *,
+    step: int | None = None,
+    weights: str = "ema",
+    ema: float | None = None,
 ) -> Trained:
     """Return the network of a run with EMA or raw weights, at its last step if `step` is `None`.
 
+    Args:
+        ema: the length of another EMA, reconstructed from the run's snapshots.
+
     Raises:
-        UserError: the run has no usable checkpoint.
+        UserError: the run has no usable checkpoint, or no snapshot of the step.
     """
     spec, checkpoint = folder.spec(), _checkpoint(folder, step)
-    network = fresh_network(spec)
+    network, state = fresh_network(spec), checkpoint.network(weights)
+    if ema is not None:
+        state |= reconstructed(folder, checkpoint.step, ema)
     try:
-        network.load_state_dict(checkpoint.network(weights))
+        network.load_state_dict(state)
     except RuntimeError as error:
         wrong = str(error).splitlines()[-1].strip()
         raise UserError(f"weights in {folder.path} do not fit its spec: {wrong}") from None
@@ -153,7 +164,7 @@ def _of_file(spec: RunSpec, start: InitSpec) -> dict[str, Tensor]:
             f" {made.process.kind}. Try process={made.process.kind}."
         )
     state = read_tensors(path, start.weights)
-    if start.published_as is not None and spec.process.kind != "flow":
+    if start.published_as is not None and getattr(spec.process, "prediction", "x") != "v":
         raise UserError(
             "init_from.published_as: a SiT predicts the velocity of a flow, and the process is"
             f" {spec.process.kind}; say process=flow"

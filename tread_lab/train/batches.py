@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.config.errors import UserError
+from tread_lab.config.recipe import ContrastiveLoss
 from tread_lab.config.run import RunSpec
 from tread_lab.data.source import Samples, redrawn
 from tread_lab.routing.select import Routing, dense_routing, draw_routing
@@ -24,7 +25,8 @@ THREADS = 2  # that draw and pin the batches of a GPU; one core draws a batch of
 @dataclass(frozen=True)
 class Batch:
     """Samples, labels (some dropped to the null class) or rows [B, T, E] in place of them, noise,
-    uniform levels and the routing; also targets of the samples, where a system has them ready."""
+    uniform levels and the routing; also targets of the samples, where a system has them ready, and
+    eps - x of the next sample of the global batch, for a loss that is contrastive."""
 
     x_BCHW: Tensor
     y_B: Tensor
@@ -32,6 +34,7 @@ class Batch:
     u_B: Tensor
     routing: Routing | None
     target_BNE: Tensor | None = None
+    negative_BCHW: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.x_BCHW)
@@ -64,9 +67,19 @@ class Batch:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         routes = tuple(route.each(change) for route in self.routing or ())
-        target_BNE = None if self.target_BNE is None else change(self.target_BNE)
-        x_BCHW, y_B, noise_BCHW = change(self.x_BCHW), change(self.y_B), change(self.noise_BCHW)
-        return Batch(x_BCHW, y_B, noise_BCHW, change(self.u_B), routes or None, target_BNE)
+        target, negative = (
+            None if tensor is None else change(tensor)
+            for tensor in (self.target_BNE, self.negative_BCHW)
+        )
+        return Batch(
+            x_BCHW=change(self.x_BCHW),
+            y_B=change(self.y_B),
+            noise_BCHW=change(self.noise_BCHW),
+            u_B=change(self.u_B),
+            routing=routes or None,
+            target_BNE=target,
+            negative_BCHW=negative,
+        )
 
 
 class Batches:
@@ -114,13 +127,16 @@ class Batches:
         y_B = torch.where(dropped_B, self.samples.classes, y_B)
         if self.condition is not None:
             y_B = self.condition(ids_B, dropped_B, *self._name, step)
+        noise_BCHW = draws.normal(tuple(x_BCHW.shape), *self._name, "noise", step)
+        contrasts = isinstance(spec.loss, ContrastiveLoss)
         batch = Batch(
             x_BCHW=x_BCHW,
             y_B=y_B,
-            noise_BCHW=draws.normal(tuple(x_BCHW.shape), *self._name, "noise", step),
+            noise_BCHW=noise_BCHW,
             u_B=draws.uniform((B,), *self._name, "level", step),
             routing=self._routing(step),
             target_BNE=None if self.targets is None else self.targets(ids_B),
+            negative_BCHW=(noise_BCHW - x_BCHW).roll(-1, 0) if contrasts else None,
         )
         if self._rows is not None:  # of draws that are the same for any number of processes
             batch = batch.rows(self._rows)

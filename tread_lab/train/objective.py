@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from tread_lab.config.recipe import EnsembleLoss, Loss
+from tread_lab.config.recipe import ContrastiveLoss, EnsembleLoss, Loss
 from tread_lab.config.run import RunSpec
 from tread_lab.diffusion import LossTerms, Process
 from tread_lab.routing.run_blocks import Observer
@@ -30,6 +30,10 @@ class Objective:
         observe = streams.__setitem__ if any(part.observes for part in self.parts) else None
         terms = self._terms(model, batch, batch.routing, observe)
         loss_B = token_loss(self.spec.loss, terms, batch.routing, patch=self.spec.model.patch)
+        if isinstance(self.spec.loss, ContrastiveLoss):
+            assert terms.velocity_BCHW is not None and batch.negative_BCHW is not None
+            apart_BCHW = (terms.velocity_BCHW - batch.negative_BCHW).square()
+            loss_B = loss_B - self.spec.loss.weight * apart_BCHW.mean(dim=(1, 2, 3))
         done = ForwardPass(batch, streams, lambda other: self._terms(model, batch, other, None))
         for part in self.parts:
             loss_B = part.loss(loss_B, done)

@@ -101,7 +101,7 @@ class Ema:
         self._live = {n: p for n, p in network.named_parameters() if p.requires_grad}
         self.weights: dict[str, Tensor] = {n: p.detach().clone() for n, p in self._live.items()}
 
-    def update(self, skipped: Tensor | None = None) -> None:
+    def update(self, step: int, skipped: Tensor | None = None) -> None:
         """One update, or none if the step was `skipped`, which is known on the device alone."""
         update_averages(self.weights.values(), self._live.values(), self.decay, skipped)
 

@@ -24,13 +24,14 @@ from tread_lab.data.source import open_data
 from tread_lab.diffusion import Process, build_process
 from tread_lab.records import metric_names
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.train import checkpoint
+from tread_lab.train import checkpoint, posthoc_ema
 from tread_lab.train.assemble import fresh_network, initialised, starting_weights
 from tread_lab.train.batches import Batch, Batches, Transfer
 from tread_lab.train.device import check_precision, pins, use
 from tread_lab.train.joining import Joining, Part, systems_of
 from tread_lab.train.objective import Objective
 from tread_lab.train.optimizer import Ema, learning_rates, optimizers
+from tread_lab.train.posthoc_ema import PowerEma
 from tread_lab.train.precision import LossScaler, autocast, compile_for, matrix_products
 from tread_lab.train.ranks import Ranks
 
@@ -61,6 +62,8 @@ def train(
     folder: RunFolder,
     device: torch.device,
     ranks: Ranks | None = None,
+    *,
+    until: int | None = None,
 ) -> Iterator[Progress]:
     """Train from the newest checkpoint to the end, yielding after every optimizer step.
 
@@ -70,31 +73,33 @@ def train(
 
     Args:
         ranks: the processes that train it together; this one, rank 0, decides.
+        until: a step to end at before, with a checkpoint.
 
     Raises:
         Diverged: a loss is not finite; names the first such step, after which nothing is saved.
         UserError: the data have another deviation than expected.
     """
     if ranks is not None and ranks.leads:
-        ranks.told(partial(_follow, spec, folder.path))
+        ranks.told(partial(_follow, spec, folder.path, until))
+    last = spec.train.steps if until is None else until
     with Trainer(spec, folder, device, ranks) as run:
         if run.ranks.leads:
             check_deviation(spec, run.batches.samples)
         rate, saved = learning_rates(spec.train), run.resume()
         if not spec.train.steps:
             saved = run.save()
-        if run.step == spec.train.steps:  # ended after the last checkpoint, before the result
+        if run.step >= last:  # ended after the last checkpoint, before the result
             yield _progress(run)
             return
         try:
             for _ in run.prepare():
                 yield _progress(run)
-            for batch in run.batches.stream(run.step, spec.train.steps):
+            for batch in run.batches.stream(run.step, last):
                 if not run.ranks.go_on(run.step):
                     return
                 run.train_step(batch, lr=rate(run.step))
                 logs = run.due(spec.execution.log_every)
-                saves = run.due(spec.execution.checkpoint_every, also=run.keep_steps)
+                saves = run.due(spec.execution.checkpoint_every, also={*run.keep_steps, last})
                 if (logs or saves) and (wrong := run.not_finite(weights=saves)) is not None:
                     raise Diverged(wrong)
                 if logs:
@@ -103,7 +108,7 @@ def train(
                     saved = run.save()
                 yield _progress(run)
         except (Diverged, GeneratorExit) as end:
-            if run.step < spec.train.steps:
+            if run.step < last:
                 run.ranks.stop()
             stopped = isinstance(end, GeneratorExit) and run.step > saved
             if stopped and run.not_finite(weights=True) is None:
@@ -111,9 +116,11 @@ def train(
             raise
 
 
-def _follow(spec: RunSpec, path: Path, device: torch.device, ranks: Ranks) -> None:
+def _follow(
+    spec: RunSpec, path: Path, until: int | None, device: torch.device, ranks: Ranks
+) -> None:
     """Train beside rank 0 until it stops."""
-    for _ in train(spec, RunFolder(path), device, ranks=ranks):
+    for _ in train(spec, RunFolder(path), device, ranks, until=until):
         pass
 
 
@@ -158,6 +165,9 @@ class Trainer:
         self.optimizers = optimizers(spec.train, self.trainable)
         self.scaler = LossScaler(spec.precision, device)
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
+        self.snapshot_steps = spec.train.ema.snapshot_steps(spec.train.steps)
+        kept = posthoc_ema.KEPT if self.snapshot_steps else ()
+        self.averages = {f"{length:g}": PowerEma(self.network, length) for length in kept}
         self._stored = {"model": self.network, **trained}
         self._stored |= {name: m for part in self.parts for name, m in part.averaged.items()}
         self.objective = Objective(spec, process, self.parts)
@@ -180,6 +190,8 @@ class Trainer:
             for part, module in self._stored.items():
                 module.load_state_dict(saved.part(part))
             self.ema.load(saved.part("ema"))
+            for part, average in self.averages.items():
+                average.load(saved.part(part))
             checkpoint.load_optimizers(self.optimizers, saved.part("optimizer"))
             self.scaler.load(saved.part("scaler"))
             self.overflows = int(self.scaler.overflows)
@@ -226,10 +238,19 @@ class Trainer:
             skipped = self.scaler.step(self.optimizers)
             for optimizer in self.optimizers:
                 optimizer.zero_grad(set_to_none=True)
-            self.ema.update(skipped)
+            for ema in (self.ema, *self.averages.values()):
+                ema.update(self.step + 1, skipped)
             for part in self.parts:
                 part.after_step(skipped)
         self.step += 1
+        if self.ranks.leads and self.step in self.snapshot_steps:
+            state = checkpoint.Checkpoint(self.step, self._averaged(), {})
+            checkpoint.save(self.folder.averages, state, keep=len(self.snapshot_steps))
+
+    def _averaged(self) -> dict[str, Tensor]:
+        """Return the averages of which snapshots are kept, flat."""
+        named = ((part, ema.weights.items()) for part, ema in self.averages.items())
+        return {f"{part}/{name}": tensor for part, own in named for name, tensor in own}
 
     def _backward(self, batch: Batch) -> Tensor:
         """Gradients and mean loss of the global batch; `batch` is this process's share of it."""
@@ -304,6 +325,7 @@ class Trainer:
             }
             parts["scaler"] = self.scaler.state()
             tensors = {f"{part}/{n}": x for part, named in parts.items() for n, x in named.items()}
+            tensors |= self._averaged()
             if self._window:
                 tensors["window"] = torch.stack(self._window)
             facts = {"seconds": repr(self.seconds), "loss": repr(self.loss)}

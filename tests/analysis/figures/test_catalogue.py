@@ -15,7 +15,7 @@ from tread_lab.analysis.figures.catalogue import all_figures, sweep_records, wri
 from tread_lab.records.lab import Lab
 
 
-@pytest.mark.parametrize("name", ["paper", "seeds", "budget", "stages"])
+@pytest.mark.parametrize("name", ["paper", "budget"])
 def test_figures_folder_holds_what_was_written(
     name: str, request: pytest.FixtureRequest, undrawn: None
 ) -> None:
@@ -32,15 +32,10 @@ def test_only_recorded_metrics_are_drawn(tmp_path: Path) -> None:
     assert names == {f"{name}.{kind}" for name in tables for kind in ("md", "tex")}
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [{"budgets": (100, 200), "guided": True}, {"stages": (100, 200)}, {"rates": (0.25, 0.5)}],
-)
-def test_cells_lacking_seeds_are_not_drawn(shape: dict[str, Any], tmp_path: Path) -> None:
+def test_cells_lacking_seeds_are_not_drawn(tmp_path: Path) -> None:
+    shape: dict[str, Any] = {"budgets": (100, 200), "guided": True, "seeds": (0, 1)}
     states = {(route, 1): "pending" for route in ((2, 8), (0, 4), None)}
-    lab = write_sweep(
-        tmp_path, small(routes=((2, 8), (0, 4)), seeds=(0, 1), states=states, **shape)
-    )
+    lab = write_sweep(tmp_path, small(routes=((2, 8), (0, 4)), states=states, **shape))
     records = sweep_records(lab, lab.sweep("placement"))
     assert [drawn.name for drawn in all_figures(records)] == []
 

@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.synthetic import (
-    FD,
-    small,
-    write_sweep,
-)
-from tread_lab.analysis import paper_tables
 from tread_lab.analysis.figures.curves import (
-    Curves,
-    best_rate,
     cost_to_reach,
-    draw_time_to_equal,
     over_training,
-    published_time_to_equal,
-    rates_caption,
     time_to_equal,
-    training_metrics,
 )
 from tread_lab.analysis.figures.curves import factors_caption as factor_caption
 from tread_lab.analysis.figures.points import bare_rows
-from tread_lab.analysis.figures.style import figure
-from tread_lab.results import STEP, steps_frame
-
-
-def test_curve_needs_all_seeds(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(stages=(100,), seeds=(0, 1), states={((2, 8), 1): "failed"}))
-    found = over_training(steps_frame(lab, "placement"), FD)["training steps"]
-    states = {name: rows["state"].tolist() for name, rows in found.curves.items()}
-    assert states.pop("2->8 s=0.5") == ["failed"] * 2
-    assert [*states.values()] == [["completed"] * 2] * 3
-    lost = found.rows[found.rows["value"].isna()]
-    assert lost["curve"].tolist() == ["2->8 s=0.5"] * 2
+from tread_lab.results import STEP
 
 
 def test_cost_to_reach_interpolates_logarithms() -> None:
@@ -46,33 +21,6 @@ def test_cost_to_reach_interpolates_logarithms() -> None:
     assert cost_to_reach(curve, 2.0) == pytest.approx(10)
     assert np.isnan(cost_to_reach(curve, 3.5)) and np.isnan(cost_to_reach(curve, 0.5))
     assert cost_to_reach(curve[::-1], 2.0) == pytest.approx(10)
-
-
-def test_published_factors_equal_the_printed() -> None:
-    found = published_time_to_equal()
-    assert [round(f.value) for f in found.factors] == [14, 37]
-    printed = set(paper_tables.speed_ups()["factor"])
-    assert {"14", "37"} <= printed
-    _, (ax,) = figure(width=3.4)
-    draw_time_to_equal(found, ax)
-    ax.figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in ax.texts if text.get_text()]
-    levels = [ax.transData.transform((1e3, factor.level))[1] for factor in found.factors]
-    assert not any(box.y0 < level < box.y1 for box in boxes for level in levels)
-    curves = [line.get_transform().transform_path(line.get_path()) for line in ax.lines]
-    assert not any(curve.intersects_bbox(box, filled=False) for curve in curves for box in boxes)
-
-
-def three_rates(metric: str) -> Curves:
-    """One route at three rates: -1 at 0.25, +2 at 0.5."""
-    return Curves(metric, bare_rows(curve="2->8", x=[0, 0.25, 0.5], value=[0, -1.0, 2.0]))
-
-
-@pytest.mark.parametrize(("metric", "best"), [("delta/fid@10k", 1), ("delta/is@10k", 2)])
-def test_less_or_more_is_better(metric: str, best: int) -> None:
-    found = best_rate(three_rates(metric))
-    assert found is not None and found["x"] == 0.25 * best
-    assert rates_caption(three_rates(metric)).startswith(f"Best is s = {0.25 * best:g} on 2→8:")
 
 
 METRIC = "fd[x]@1k"
@@ -112,28 +60,6 @@ def stages() -> pd.DataFrame:
     return frame
 
 
-def test_matched_lengths_are_no_curve(budget_frame: pd.DataFrame) -> None:
-    assert len(training_metrics(budget_frame)) == 4
-    one_each = budget_frame.drop_duplicates("route")
-    assert training_metrics(one_each.assign(**{"train.steps": range(len(one_each))})) == []
-
-
-def test_spend_axis_makes_a_curve(
-    budget_frame: pd.DataFrame,
-) -> None:
-    steps = budget_frame["train.steps"].astype(str)
-    cells = [c.replace(f"steps={s}", f"spend={s}") for c, s in zip(budget_frame["cell"], steps)]
-    spent = budget_frame.assign(cell=cells, spend=budget_frame["train.steps"])
-    spent.attrs |= {"axes": ["start", "end", "rate", "spend"]}
-    metric = "fd[fashion16-v1]@1k"
-    for frame in (budget_frame, spent):
-        found = time_to_equal(frame, metric, cost="cost/train_flops")
-        assert [(name, len(rows)) for name, rows in found.curves.items()] == [
-            ("dense", 3), ("2->8 s=0.5", 3)
-        ]  # fmt: skip
-        assert len(found.factors) == 1 and metric in training_metrics(frame)
-
-
 def of_two_seeds(stages: pd.DataFrame) -> pd.DataFrame:
     """The same numbers for another seed."""
     again = stages.assign(seed=1, run=stages["run"] + "x", baseline=stages["baseline"] + "x")
@@ -150,12 +76,6 @@ def test_factor_takes_two_seeds(stages: pd.DataFrame) -> None:
     both.loc[faster, "cost/train_flops"] *= 0.8
     (factor,) = time_to_equal(both, METRIC, cost="cost/train_flops").factors
     assert factor.low < factor.value < factor.high
-
-
-def test_ends_alone_are_no_curves(stages: pd.DataFrame) -> None:
-    assert training_metrics(stages.drop(columns=STEP)) == []
-    last = stages[stages[STEP] == max(STEPS)]
-    assert time_to_equal(last, METRIC, cost="cost/train_flops").factors == ()
 
 
 def test_stages_make_curves_over_training(stages: pd.DataFrame) -> None:

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.synthetic import small, write_sweep
 from tread_lab.analysis.figures.effects import two_ways
-from tread_lab.analysis.figures.loss_gap import with_the_baselines_loss
 from tread_lab.analysis.figures.style import MINUS
-from tread_lab.results import trials_frame
-
-
-def test_only_equal_losses_are_compared(tmp_path: Path) -> None:
-    frame = trials_frame(write_sweep(tmp_path, small(rates=(0.25, 0.5))), "placement")
-    other = frame["cell"].str.contains("s=0.25")
-    frame["loss"] = np.where(other, "equation 0.1", None)
-    left = with_the_baselines_loss(frame)
-    assert (
-        len(left) == len(frame) - other.sum() and not left["cell"].isin(frame[other]["cell"]).any()
-    )
-
 
 METRIC = "fd[fashion16-v1]@1k"
 # process -> dense and routed of seeds 0, 1, 2

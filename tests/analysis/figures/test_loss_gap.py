@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -39,10 +38,3 @@ def test_loss_gap_averages_all_seeds(paper_frame: pd.DataFrame, history: pd.Data
     assert "0->4 s=0.5" not in {gap.name for gap in gap_over_steps(lost, history)}
     baseline = paper_frame[paper_frame["role"] == "baseline"]["run"].iloc[0]
     assert gap_over_steps(paper_frame, history[history["run"] != baseline]) == []
-
-
-def test_other_loss_has_no_curve(paper_frame: pd.DataFrame, history: pd.DataFrame) -> None:
-    other = paper_frame["cell"] == "2->8 s=0.5"
-    frame = paper_frame.assign(loss=np.where(other, "equation 0.1", None))
-    lost = {gap.name for gap in gap_over_steps(paper_frame, history)}
-    assert lost - {gap.name for gap in gap_over_steps(frame, history)} == {"2->8 s=0.5"}

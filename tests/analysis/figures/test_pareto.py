@@ -9,11 +9,8 @@ import pytest
 from tests.synthetic import FD
 from tread_lab.analysis.figures.pareto import (
     guidance_front,
-    pareto,
-    pareto_caption,
     pareto_front,
 )
-from tread_lab.config import UserError
 from tread_lab.records.metric_names import SAMPLE_FLOPS
 from tread_lab.records.run_state import RunState
 
@@ -23,38 +20,6 @@ def test_front_is_what_none_beats() -> None:
     value = np.array([5.0, 4.0, 3.0, 3.0, 1.0])
     assert list(pareto_front(cost, value)) == [True, False, True, False, True]
     assert list(pareto_front(cost, -value, lower=False)) == [True, False, True, False, True]
-
-
-@pytest.mark.parametrize("metric", ["gap/train", "similarity/adjacent", "cost/train_seconds"])
-def test_front_needs_a_quality(paper_frame: pd.DataFrame, metric: str) -> None:
-    with pytest.raises(UserError, match="is no measure of quality, so it has no Pareto front"):
-        pareto(paper_frame, metric)
-
-
-def test_child_costs_what_both_did(metered_frame: pd.DataFrame) -> None:
-    own = {"cost/train_flops": [8.0, 4.0, 4.0, 5.0, 6.0, 1.0]}
-    family = {"cost/family_flops": [8.0, 4.0, 4.0, 5.0, 6.0, 16.0]}
-    assert pareto(metered_frame.assign(**own)).rows["cost"].iloc[-1] == 0.125
-    whole = pareto(metered_frame.assign(**own, **family))
-    assert whole.rows["cost"].tolist() == [1.0, 0.5, 0.5, 0.625, 0.75, 2.0]
-    assert whole.heading == "training FLOPs with parents relative to dense"
-
-
-def test_caption_places_dense_on_the_front(metered_frame: pd.DataFrame) -> None:
-    flops = dict(zip(metered_frame["run"], (12e12, 9e12, 8e12, 10e12, 7e12, 11e12)))
-    frame = metered_frame.assign(**{"cost/train_flops": metered_frame["run"].map(flops)})
-    assert "not on it: another cell costs less and is as good" in pareto_caption(pareto(frame))
-    alone = pareto_caption(pareto(frame[frame["run"] != "2->8"]))
-    assert "0\u21928 s=0.5 (0.67), 4\u21928 s=0.5 (0.83), dense (1.00). No cell" in alone
-    assert "The dense run is on it: no cheaper cell is as good." in alone
-
-
-@pytest.mark.parametrize("diverged", [[], [100, 200]])
-def test_several_dense_runs_have_no_unit(diverged: list[int], budget_frame: pd.DataFrame) -> None:
-    ended = (budget_frame["role"] == "baseline") & budget_frame["train.steps"].isin(diverged)
-    state = budget_frame["state"].mask(ended, RunState.DIVERGED)
-    points = pareto(budget_frame.assign(state=state), FD)
-    assert not points.relative and "dense run" not in pareto_caption(points)
 
 
 SETTINGS = ("", " w=1.5", " w=2", " w=2 SG(0.5/0.9)")

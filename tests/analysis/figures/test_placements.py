@@ -14,52 +14,15 @@ from tread_lab.analysis.figures.curves import rates
 from tread_lab.analysis.figures.effects import cell_gaps, two_ways
 from tread_lab.analysis.figures.pareto import pareto
 from tread_lab.analysis.figures.placements import (
-    agreement_text,
-    best_route,
     chance_of_order,
     order_text,
-    panels,
     placements,
     published_placements,
     routes,
 )
-from tread_lab.analysis.figures.points import Points, bare_rows
-from tread_lab.analysis.figures.style import (
-    BETTER_TO_WORSE,
-    LESS_TO_MORE,
-    ink_on,
-)
 from tread_lab.analysis.paper_tables import sweep_table
 from tread_lab.config import UserError
 from tread_lab.results.ranking_table import ranking
-
-
-@pytest.mark.parametrize(("metric", "best"), [("gap/heldout", "0→2"), ("delta/is@10k", "0→4")])
-def test_best_follows_the_metrics_sign(metric: str, best: str) -> None:
-    numbers = {"value": [-0.2, 0.2, 0.2], "low": [-0.3, 0.1, 0.1], "high": [-0.1, 0.3, 0.3]}
-    caption = best_route(Points(metric, bare_rows(start=0, end=[2, 4, 4], **numbers)))
-    assert caption.startswith(f"Best mean: {best},")
-    counts = "1 better, 2 worse." if best == "0→2" else "2 better, 1 worse."
-    assert caption.endswith(counts)
-
-
-@pytest.mark.parametrize(("metric", "sign"), [(FD, 1), ("is@10k", -1)])
-def test_order_follows_the_metrics_sign(metric: str, sign: int, paper_frame: pd.DataFrame) -> None:
-    frame = paper_frame.assign(**{metric: sign * paper_frame[FD]})
-    text = agreement_text(placements(frame, metric))
-    assert "12 common routes: 0.888 (p = 0.021 among smooth maps)" in text
-    assert text.endswith("; routes that are better there tend to be better here.")
-
-
-@pytest.mark.parametrize(
-    ("count", "chance"),
-    [(4, "; no clear trend"), (5, " (p = 0.017 among"), (8, " (p = 0.0007 among")],
-)
-def test_few_routes_have_no_p_value(count: int, chance: str) -> None:
-    same = Points(FD, published_placements().rows[:count])
-    text = agreement_text(same)
-    assert f"{count} common routes: 1{chance}" in text
-    assert ("tend to be better here" in text) == (count >= 5)
 
 
 def test_placements_equal_the_true_differences(paper_frame: pd.DataFrame) -> None:
@@ -79,18 +42,6 @@ def test_placements_equal_the_true_differences(paper_frame: pd.DataFrame) -> Non
     assert placements(frame, FD).rows.loc[gaps.best, "state"] == "unmeasured"
     dense = frame[frame["role"] == "baseline"].assign(role="trial", baseline=frame["run"])
     assert routes(placements(pd.concat([frame, dense]), FD)) == routes(gaps)
-
-
-def test_panels_split_a_second_axis(seeds_frame: pd.DataFrame) -> None:
-    with pytest.raises(UserError, match=r"0->4 s=0\.5 and 0->4 s=0\.75"):
-        placements(seeds_frame, "gap/heldout")
-    found = panels(seeds_frame)
-    assert [name for name, _ in found] == ["rate=0.5", "rate=0.75"]
-    assert all((part["role"] == "baseline").sum() == 3 for _, part in found)
-    assert sum((part["role"] == "trial").sum() for _, part in found) == 24
-    whole = seeds_frame.assign(routes=seeds_frame["route"])
-    whole.attrs |= {"axes": ["routes", "rate"]}
-    assert [name for name, _ in panels(whole)] == ["rate=0.5", "rate=0.75"]
 
 
 @pytest.mark.parametrize(
@@ -131,15 +82,3 @@ def test_smooth_maps_agree_by_chance_as_often_as_p_says() -> None:
         for _ in range(200)
     ]
     assert np.mean(np.array(chances) < 0.05) <= 0.1
-
-
-def test_letters_contrast_with_every_colour() -> None:
-    for colours in (BETTER_TO_WORSE, LESS_TO_MORE):
-        for share in np.linspace(0, 1, 41):
-            red, green, blue = (
-                v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4
-                for v in colours(share)[:3]
-            )
-            light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-            white = ink_on(colours(share)) == "white"
-            assert (1.05 / (light + 0.05) if white else (light + 0.05) / 0.05) >= 4.5

@@ -5,14 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.synthetic import Synthetic, similarity_matrix, write_sweep
-from tread_lab.analysis.figures.points import SweepRecords
 from tread_lab.analysis.figures.similarity import (
-    pair,
     similarities,
-    window_means,
 )
 from tread_lab.config import SimilaritySpec
 from tread_lab.results import trials_frame
@@ -29,21 +25,3 @@ def test_matrices_are_of_the_planned_evaluation(tmp_path: Path) -> None:
         frame.attrs["evaluations"] = planned
         dense, route = similarities(lab, frame)
         assert np.array_equal(dense.mean, similarity_matrix(None)) and route.routes == ((2, 8),)
-
-
-def test_window_means_of_known_blocks() -> None:
-    matrix = np.full((6, 6), 0.2)
-    matrix[1:4, 1:4] = 0.9
-    np.fill_diagonal(matrix, 1.0)
-    assert window_means(matrix, (2, 3)) == pytest.approx((0.9, 0.2))
-    assert np.isnan(window_means(similarity_matrix((5, 11)), (5, 11))[1])  # nothing to cross
-
-
-def test_similarity_shows_the_best_cell(tmp_path: Path) -> None:
-    shape = Synthetic(routes=((0, 4), (2, 8)), seeds=(0, 1), history=False)
-    lab = write_sweep(tmp_path, shape)
-    frame = trials_frame(lab, "placement")
-    lucky = (frame["start"] == 0) & (frame["seed"] == 0)
-    frame.loc[lucky, "gap/heldout"] = -0.003  # less than any of 2->8, which has the lesser mean
-    (drawn,) = pair(SweepRecords(lab, frame, frame, frame))
-    assert "window of route 2\u21928 " in drawn.caption

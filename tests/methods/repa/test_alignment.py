@@ -18,8 +18,13 @@ from tests.train.runs import CPU, differing, last_checkpoint, train_until
 from tread_lab.config import DataSpec, RouteSpec, RunSpec, UserError, decode
 from tread_lab.cost.training import cost
 from tread_lab.data import open_data
-from tread_lab.evaluate.pretrained import weights_digest
-from tread_lab.methods.repa.alignment import Projector, alignment_loss, fresh_projector
+from tread_lab.evaluate.pretrained import DEVIATION, MEAN, weights_digest
+from tread_lab.methods.repa.alignment import (
+    GridProjector,
+    Projector,
+    alignment_loss,
+    fresh_projector,
+)
 from tread_lab.methods.repa.encoder import (
     encoder_digest,
     open_encoder,
@@ -76,6 +81,36 @@ def test_loss_is_mean_cosine_of_run_tokens(block: int, selection: Any) -> None:
             if not 1 <= block <= 3 or real_BK[b, k]
         ]
         assert found[b].item() == pytest.approx(-0.5 * torch.stack(cosines).mean().item(), rel=1e-5)
+
+
+@torch.no_grad()
+def test_irepa_is_the_published_convolution_and_norm() -> None:
+    """Against a convolution written as sums over neighbours, and z-scores with a mean times 0.6."""
+    torch.manual_seed(0)
+    h_BND, f_BNE = torch.randn(B, N, D), 3 + torch.randn(B, N, E)
+    projector, side = GridProjector(D, E), 4
+    padded = F.pad(h_BND.view(B, side, side, D), (0, 0, 1, 1, 1, 1))
+    expected = projector.bias + sum(
+        padded[:, y : y + side, x : x + side] @ projector.weight[:, :, y, x].T
+        for y in range(3)
+        for x in range(3)
+    )
+    torch.testing.assert_close(projector(h_BND), expected.view(B, N, E), atol=1e-5, rtol=0)
+    scores = (f_BNE - 0.6 * f_BNE.mean(1, keepdim=True)) / (f_BNE.std(1, keepdim=True) + 1e-6)
+    cosine = F.cosine_similarity(expected.view(B, N, E), scores, dim=2).mean(1)
+    spec = RepaSpec(encoder="fashion16-v1", block=0, projector="conv", spatial_norm=0.6)
+    found = alignment_loss(spec, projector, {0: h_BND}, f_BNE, None)
+    torch.testing.assert_close(found, -0.5 * cosine)
+
+
+def test_convolution_requires_a_whole_grid(tmp_path: Path) -> None:
+    irepa = {"encoder": "fashion16-v1", "projector": "conv", "spatial_norm": 0.6}
+    with pytest.raises(UserError, match="must be mlp for a block inside a route"):
+        tiny(routes=["1->2"], repa={**irepa, "block": 1})
+    spec = tiny(steps=2, routes=["1->2"], repa={**irepa, "block": 2})  # where the route ends
+    train_until(spec, tmp_path)
+    weights = fresh_projector(spec).state_dict().values()
+    assert cost(spec).auxiliary == sum(weight.numel() for weight in weights)
 
 
 def test_projector_is_trained_resumed_not_sampled(tmp_path: Path) -> None:
@@ -164,6 +199,22 @@ def test_local_dinov2_gives_its_own_features(tmp_path: Path) -> None:
         assert fingerprint(run, "cpu")["weights repa dinov2-base"] == digest
     with pytest.raises(UserError, match="width 384, not 768"):
         open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU, side=8)
+
+
+def test_local_dinov3_gives_its_own_features(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    shape = {"hidden_size": 384, "num_hidden_layers": 1, "num_attention_heads": 6, "patch_size": 16}
+    model = transformers.DINOv3ViTModel(transformers.DINOv3ViTConfig(**shape)).eval()
+    model.save_pretrained(tmp_path)
+    images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    samples = open_data(DataSpec(), "train")
+    spec = RepaSpec(encoder="dinov3-small", path=str(tmp_path))
+    mean, deviation = (torch.tensor(x)[:, None, None] for x in (MEAN, DEVIATION))
+    x_BCHW = F.interpolate((images / 255 - mean) / deviation, size=(64, 64), mode="bicubic")
+    with torch.no_grad():
+        expected = model(x_BCHW).last_hidden_state[:, -16:]
+    found = open_encoder(spec, samples, CPU, side=4)(images)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
 
 
 def test_projector_starts_as_published() -> None:

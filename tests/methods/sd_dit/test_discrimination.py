@@ -25,18 +25,17 @@ from tests.backbones.float64 import (
     softmax,
     woken,
 )
-from tests.train.runs import CPU, last_checkpoint, small_run, train_until
+from tests.train.runs import CPU, small_run
 from tread_lab.config import RunSpec, decode
 from tread_lab.cost.training import cost
 from tread_lab.methods.sd_dit.discrimination import Discrimination, Head
 from tread_lab.methods.sd_dit.spec import DiscriminationLoss
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.train.assemble import build_network, trained
+from tread_lab.train.assemble import build_network
 from tread_lab.train.batches import Batch
 from tread_lab.train.trainer import Trainer
 
 SIDE, DEPTH, HEADS = 4, 4, 2
-END = ("pos_embed", "re_enter", "final_layer")
 PUBLISHED = {"kind": "mask", "fill": "entry"}
 LOSS: dict[str, Any] = {
     "kind": "discrimination",
@@ -162,27 +161,6 @@ def test_teacher_follows_the_student(tmp_path: Path) -> None:
             assert torch.allclose(parameter, expected, atol=1e-7), name
             assert parameter.grad is None
         assert any(not torch.equal(moved[name], at_start[name]) for name in own)
-
-
-def test_the_student_samples_without_head_and_teacher(tmp_path: Path) -> None:
-    folder, spec = RunFolder(tmp_path), sd_dit()
-    folder.create(spec)
-    train_until(spec, tmp_path)
-    saved, network = last_checkpoint(folder), trained(folder, CPU).network
-    names = {name.split(".")[0] for name in network.state_dict()}
-    assert names == {*("x_embedder", "t_embedder", "y_embedder", "blocks"), *END}
-    assert all(torch.equal(t, network.state_dict()[n]) for n, t in saved.part("ema").items())
-
-
-def test_skipped_step_leaves_the_teacher(tmp_path: Path) -> None:
-    with Trainer(sd_dit(precision="fp16"), RunFolder(tmp_path), CPU) as live:
-        scale = torch.tensor(2.0**127, dtype=torch.float64)  # every gradient overflows
-        live.scaler.load({**live.scaler.state(), "scale": scale})
-        teacher = part_of(live).teacher
-        before = {name: x.clone() for name, x in teacher.state_dict().items()}
-        live.train_step(live.batches.at(0), lr=1e-3)
-        assert int(live.scaler.overflows) == 1
-        assert all(torch.equal(x, before[name]) for name, x in teacher.state_dict().items())
 
 
 def test_sd_dit_xl_has_the_published_parameters() -> None:

@@ -14,17 +14,16 @@ from tests.made_data import write_captioned
 from tests.stand_ins import write_text_encoder
 from tests.train.runs import CPU, differing, evaluate, last_checkpoint, train_until
 from tread_lab import draws
-from tread_lab.config import DataSpec, RunSpec, UserError, decode
-from tread_lab.config.evaluation import HeldoutSpec, SamplesSpec
+from tread_lab.config import RunSpec, decode
+from tread_lab.config.evaluation import SamplesSpec
 from tread_lab.cost.training import cost
 from tread_lab.data import open_data
-from tread_lab.methods.text_to_image.captions import CaptionTokens, caption_tokens, check_captions
+from tread_lab.methods.text_to_image.captions import CaptionTokens, caption_tokens
 from tread_lab.methods.text_to_image.text_encoder import text_encoder_digest
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.train.assemble import fresh_network
 from tread_lab.train.batches import Batches
-from tread_lab.train.provenance import fingerprint
 
 N, T, E = 16, 8, 512  # tokens of an image and of a text, width of CLIP-base's
 TEXTS = [("a dog", "a wet dog"), ("two cats",), ("an owl at night", "an owl", "a bird")]
@@ -174,42 +173,3 @@ def test_b2_has_the_parameters_of_table_4() -> None:
     found = cost(decode(RunSpec, {**tree, "data": latents}))
     # 130,303,504 of the class-conditional one, less 1001 rows of 768, and a map of 768 x 768
     assert found.parameters == 130_303_504 - 1001 * 768 + 768 * 768 + 768 == 130_125_328
-
-
-def test_wrong_encoder_is_one_line(
-    clip: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    samples = open_data(run_of(data, clip).data, "train")
-
-    def fault(where: Path | None, **changes: Any) -> str:
-        tree = {"encoder": "clip-base", "tokens": T, "path": where and str(where), **changes}
-        captions = run_of(data, clip, captions=tree).captions
-        assert captions is not None
-        with pytest.raises(UserError) as error:
-            check_captions(captions, samples)
-        return str(error.value)
-
-    monkeypatch.delenv("TREAD_LAB_TEXT_ENCODER", raising=False)
-    assert "where is clip-base? give its folder in captions.path or TREAD_LAB_TE" in fault(None)
-    assert "holds no readable config.json" in fault(tmp_path)
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    (tmp_path / "model.safetensors").touch()
-    assert "holds a 'bert', no CLIP" in fault(tmp_path)
-    assert "gives tokens of width 512; clip-large has 768" in fault(clip, encoder="clip-large")
-    spec = run_of(data, clip).captions
-    assert spec is not None
-    with pytest.raises(UserError, match=r"captions: the data have none; put captions\.jsonl"):
-        check_captions(spec, open_data(DataSpec(), "train"))
-
-
-def test_other_text_encoder_is_refused(clip: Path, data: Path, tmp_path: Path) -> None:
-    spec, folder = run_of(data, clip), RunFolder(tmp_path / "runs" / "run")
-    folder.create(spec)
-    train_until(spec, folder.path)
-    where = {"driver": "d", "host": "h", "pid": 1}
-    folder.open_attempt(**where, fingerprint={"weights clip-base": "0" * 64})
-    heldout = HeldoutSpec(images=2, levels=1)
-    with pytest.raises(UserError, match=r"captions: run run was trained with another clip-base"):
-        evaluate(folder, heldout, CPU)
-    folder.open_attempt(**where, fingerprint=fingerprint(spec, "cpu"))
-    assert min(evaluate(folder, heldout, CPU).values()) > 0

@@ -7,29 +7,11 @@ from typing import Any
 import pytest
 
 from tests.pretender import Pretender
-from tests.sweep.plans import plan_of, tiny
 from tests.sweep.search.test_suggest import planned
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
 from tread_lab.sweep.search import suggest as search_queue
 from tread_lab.sweep.search.suggest import Observation, SearchQueue
-
-
-def test_search_tries_so_many_cells(lab: Lab) -> None:
-    queue = SearchQueue(lab, planned(trials=2))
-    assert queue.left == "2 trials left"
-    Pretender(lab, most=4).run(queue)  # the two seeds of the baseline and of a cell
-    assert queue.left == "1 trial left"
-    more, axes = (
-        {"sampler": "random", "trials": 50, "objectives": ["heldout/loss"]},
-        ["0->1", "0->2"],
-    )
-    small = plan_of(tiny(), "small", axes={"route": axes}, search=more)
-    queue = SearchQueue(lab, small)
-    assert queue.left == "2 trials left"
-    Pretender(lab).run(queue)
-    assert queue.exhausted and queue.done and queue.next() is None
-    assert (queue.left, len(lab.sweep("small").suggestions())) == ("0 trials left", 2)
 
 
 def test_sampler_sees_no_chance_result(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,18 +61,3 @@ def test_cell_needs_a_value_of_each_run(lab: Lab, states: list[str], seen: str) 
     assert len(tasks) == 4 and queue.left == "0 trials left"
     assert [cell.state for cell in queue.observations] == [seen]
     assert queue.observations[0].values is None
-
-
-def test_search_ends_with_its_last_run(lab: Lab) -> None:
-    queue, pretender = SearchQueue(lab, planned(trials=1)), Pretender(lab)
-    seen, tasks = [(queue.stop, queue.exhausted, queue.done)], []
-    while (task := queue.next()) is not None:
-        tasks.append(task)
-        seen.append((queue.stop, queue.exhausted, queue.done))
-    for task in tasks:
-        pretender.finish(task)
-        queue.ended(task)
-        seen.append((queue.stop, queue.exhausted, queue.done))
-    no, handed_out, over = (False,) * 3, (False, True, False), (False, True, True)
-    # The two baselines come first; the suggestion of the one cell finishes the suggesting alone.
-    assert seen == [*[no] * 4, *[handed_out] * 4, over]

@@ -44,12 +44,3 @@ def test_nearest_cell_is_the_first_of_equals() -> None:
     point = space.point(0)
     assert space.nearest(point, [5, 33]) == 33  # (3, 3) is nearer than (0, 5)
     assert space.nearest(point, [10, 1]) == 1
-
-
-def test_points_follow_the_order_of_values() -> None:
-    cells = [{"x": 3, "y": True}, {"x": 1, "y": True}, {"x": 2, "y": False}, {"x": 2, "y": True}]
-    space = Space(cells)
-    assert [space.point(n) for n in range(4)] == [
-        {"x": 5 / 6, "y": 0.5}, {"x": 1 / 6, "y": 0.5}, {"x": 0.5, "y": 0.25}, {"x": 0.5, "y": 0.75}
-    ]  # fmt: skip
-    assert space.number_of({"x": 2, "y": True}) == 3 and space.number_of({"x": 9}) is None

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,19 @@ class Projector(nn.Sequential):
         for linear in (m for m in self if isinstance(m, nn.Linear)):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
+
+
+class GridProjector(nn.Conv2d):
+    """One 3 x 3 convolution over the grid of all tokens (iREPA, Singh et al. 2025)."""
+
+    def __init__(self, width: int, features: int) -> None:
+        super().__init__(width, features, 3, padding=1)
+
+    def forward(self, h_BND: Tensor) -> Tensor:
+        """[B, N, D] -> [B, N, E]"""
+        B, N, D = h_BND.shape
+        side = math.isqrt(N)
+        return super().forward(h_BND.mT.reshape(B, D, side, side)).flatten(2).mT
 
 
 class Aligned(Part):
@@ -106,22 +120,35 @@ def alignment_loss(
     """
     assert isinstance(spec.block, int)
     h_BnD, real_Bn = streams[spec.block], None
+    if spec.spatial_norm is not None:
+        target_BnE = spatially_normalised(target_BnE.float(), spec.spatial_norm)
+    on_grid = isinstance(projector, GridProjector)
+    if on_grid:
+        h_BnD = projector(h_BnD)
     for route in routing or ():
         if route.start <= spec.block <= route.end:
             target_BnE = gather_tokens(target_BnE, route.keep_BK)
             if h_BnD.shape[1] > target_BnE.shape[1]:  # the route has just ended
                 h_BnD = gather_tokens(h_BnD, route.keep_BK)
             real_Bn = route.real_BK
-    found_BnE = projector(h_BnD)
+    found_BnE = h_BnD if on_grid else projector(h_BnD)
     cosine_Bn = F.cosine_similarity(found_BnE.float(), target_BnE.float(), dim=2)
     share_Bn = torch.ones_like(cosine_Bn) if real_Bn is None else real_Bn.float()
     return -spec.weight * (share_Bn * cosine_Bn).sum(dim=1) / share_Bn.sum(dim=1)
 
 
-def fresh_projector(spec: RunSpec) -> Projector:
+def spatially_normalised(features_BNE: Tensor, share: float) -> Tensor:
+    """Return features less a share of their mean over tokens, by their deviation (iREPA)."""
+    deviation_B1E, mean_B1E = torch.std_mean(features_BNE, dim=1, keepdim=True)
+    return (features_BNE - share * mean_B1E) / (deviation_B1E + 1e-6)
+
+
+def fresh_projector(spec: RunSpec) -> Projector | GridProjector:
     """Return the projector of a run, initialised from the run's seed."""
     repa = RepaSpec.of(spec)
     with initialised(spec.seed, "projector"):
+        if repa.projector == "conv":
+            return GridProjector(spec.model.width, repa.features)
         return Projector(spec.model.width, repa.hidden, repa.features)
 
 

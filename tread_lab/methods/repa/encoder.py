@@ -25,7 +25,7 @@ from tread_lab.evaluate.pretrained import (
     network_config,
     weights_digest,
 )
-from tread_lab.methods.repa.spec import RepaSpec
+from tread_lab.methods.repa.spec import ENCODERS, RepaSpec
 from tread_lab.train.precision import matrix_products
 
 VARIABLE = "TREAD_LAB_ENCODER"
@@ -129,10 +129,10 @@ def _fashion16(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
     return lambda images_BCHW: convolutions(images_BCHW.float() / 127.5 - 1)
 
 
-def _dinov2(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
-    """DINOv2's patch tokens of images resized to `side` patches of its own size, as REPA has them:
-    normalised, then enlarged by bicubic interpolation without antialias or clamp; the table of
-    positions is resampled once, with antialias."""
+def _dino(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
+    """A DINO's patch tokens of images resized to `side` patches of its own size, as REPA has them:
+    normalised, then enlarged by bicubic interpolation without antialias or clamp; DINOv2's table of
+    positions is resampled once, with antialias (DINOv3 rotates)."""
     model = load_pretrained("AutoModel", _where(spec), "repa", use_safetensors=True)
     model = model.requires_grad_(False).eval().to(device)
     if model.config.hidden_size != spec.features:
@@ -140,8 +140,9 @@ def _dinov2(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
         raise UserError(f"repa.encoder: what is there for {spec.encoder!r} {found}")
     mean = torch.tensor(MEAN, device=device)[:, None, None]
     deviation = torch.tensor(DEVIATION, device=device)[:, None, None]
-    table_1ND = resampled_positions(model.embeddings.position_embeddings.detach(), side)
-    model.embeddings.position_embeddings = nn.Parameter(table_1ND, requires_grad=False)
+    if (table := getattr(model.embeddings, "position_embeddings", None)) is not None:
+        table_1ND = resampled_positions(table.detach(), side)
+        model.embeddings.position_embeddings = nn.Parameter(table_1ND, requires_grad=False)
 
     def features(images_BCHW: Tensor) -> Tensor:
         x_BCHW = normalised(images_BCHW, mean, deviation, side * model.config.patch_size)
@@ -171,9 +172,6 @@ def resampled_positions(table_1ND: Tensor, side: int) -> Tensor:
 
 OPENERS: dict[str, Callable[[RepaSpec, torch.device, int], Encoder]] = {
     "fashion16-v1": _fashion16,
-    "dinov2-small": _dinov2,
-    "dinov2-base": _dinov2,
-    "dinov2-large": _dinov2,
-    "dinov2-giant": _dinov2,
+    **dict.fromkeys((name for name in ENCODERS if name.startswith("dino")), _dino),
 }
 SHIPPED = ("fashion16-v1",)  # encoders whose weights are part of this package

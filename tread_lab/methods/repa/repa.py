@@ -26,16 +26,18 @@ class Repa(System):
         return Aligned(run)
 
     def beside(self, spec: RunSpec) -> Beside:
-        """The projector: d h + h h + h e for each aligned token."""
+        """The projector: d h + h h + h e for each aligned token, 9 d e of a convolution."""
         repa, block = RepaSpec.of(spec), RepaSpec.of(spec).block_of(spec.model.depth)
         d, h, e = spec.model.width, repa.hidden, repa.features
-        products = d * h + h * h + h * e
-        kept = (spec.tokens * (d + 3 * e), spec.tokens * (d + 4 * h))
+        conv = repa.projector == "conv"
+        products = 9 * d * e if conv else d * h + h * h + h * e
+        biases, between = (e, 0) if conv else (h + h + e, 4 * h)
+        kept = (spec.tokens * (d + 3 * e), spec.tokens * (d + between))
 
         def macs(tokens: Tokens) -> int:
-            return tokens[block] * products
+            return (spec.tokens if conv else tokens[block]) * products
 
-        return Beside(Added(products + h + h + e, macs=macs, activations=kept))
+        return Beside(Added(products + biases, macs=macs, activations=kept))
 
     def files(self, spec: RunSpec) -> Hashable:
         return spec.repa

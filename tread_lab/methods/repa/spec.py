@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from tread_lab.config.decode import Count, Positive, unhashed
+from tread_lab.config.decode import Count, Positive, settle, unhashed, within
 from tread_lab.config.errors import UserError
 from tread_lab.config.registry import Registry, SystemSpec
 from tread_lab.config.routes import Position, block_index
@@ -28,6 +28,9 @@ ENCODERS = Registry(
         "dinov2-base": 768,
         "dinov2-large": 1024,
         "dinov2-giant": 1536,
+        "dinov3-small": 384,
+        "dinov3-base": 768,
+        "dinov3-large": 1024,
     },
 )
 
@@ -37,7 +40,8 @@ class RepaSpec(SystemSpec):
     """- weight * cos(projector(h), encoder(x0)), over tokens that ran the block (Yu et al. 2025).
 
     Tokens that skip the block are not aligned: kept ones only if it lies inside a route. The
-    projector, an MLP of three layers, is trained with the network but is not part of what samples.
+    projector is trained with the network but is not part of what samples. iREPA (Singh et al. 2025)
+    is `{projector: conv, spatial_norm: 0.6}`.
 
     Attributes:
         encoder: whose features of the clean image are the target.
@@ -47,8 +51,11 @@ class RepaSpec(SystemSpec):
         block: h is the residual stream after this block; REPA's "depth 8" is block 7. By default
             block 3 of S and B (12 blocks), block 7 of L and XL, as in REPA.
         weight: REPA's coefficient.
-        hidden: width of the projector.
-        path: folder or hub id of a DINOv2, else TREAD_LAB_ENCODER; not part of the signature.
+        projector: an MLP of three layers (`mlp`), or one 3 x 3 convolution over the grid (`conv`).
+        hidden: width of the MLP.
+        spatial_norm: a; features become (f - a mean) / deviation, both over an image's tokens;
+            `None` leaves them as they are.
+        path: folder or hub id of the encoder, else TREAD_LAB_ENCODER; not part of the signature.
     """
 
     system: ClassVar[str] = "repa"
@@ -57,11 +64,19 @@ class RepaSpec(SystemSpec):
     target: Literal["image", "decoded"] = "image"
     block: Position | None = None
     weight: Positive = 0.5
+    projector: Literal["mlp", "conv"] = "mlp"
     hidden: Count = 2048
+    spatial_norm: Annotated[float, within("[0, 1]")] | None = None
     path: str | None = unhashed(None)
 
+    def __post_init__(self) -> None:
+        if self.projector == "conv":
+            settle(self, hidden=RepaSpec.hidden)
+
     def __str__(self) -> str:
-        return f"repa {self.weight:g} at {self.block}"
+        conv, norm = self.projector == "conv", self.spatial_norm is not None
+        own = f" {self.projector}" * conv + f" norm={self.spatial_norm}" * norm
+        return f"repa {self.weight:g} at {self.block}{own}"
 
     @property
     def features(self) -> int:
@@ -71,7 +86,14 @@ class RepaSpec(SystemSpec):
     def resolved(self, run: RunSpec) -> RepaSpec:
         """Return it with the number of its block; samples that are images are encoded as such."""
         target = self.target if run.data.holds.latents else "image"
-        return dataclasses.replace(self, block=self.block_of(run.model.depth), target=target)
+        block = self.block_of(run.model.depth)
+        inside = any(start <= block < end for start, end in run.spans)
+        if self.projector == "conv" and inside:
+            raise UserError(
+                f"repa.projector: must be mlp for a block inside a route (got block {block}), whose"
+                " tokens have no grid. Try another repa.block."
+            )
+        return dataclasses.replace(self, block=block, target=target)
 
     def block_of(self, depth: int) -> int:
         """Return the aligned block of a network of `depth` blocks.

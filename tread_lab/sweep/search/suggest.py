@@ -52,7 +52,7 @@ class SearchQueue:
         self.search, self.space = plan.search_spec, Space(plan.space)
         self._wanted = min(self.search.trials, plan.most)
         self._ended: set[str] = set()  # runs, in this session
-        self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
+        self._queue = ListQueue(plan.open_tasks(lab))
         self.observations: list[Observation] = []  # of the suggested cells, in order
         for suggestion in self.folder.suggestions():
             self._add(suggestion)
@@ -144,7 +144,7 @@ class SearchQueue:
         if open_runs - self._ended:
             return observation
         own = [trial for trial in trials if trial.role == "trial"]
-        if self._states(own) & {RunState.DIVERGED, RunState.STOPPED} and not open_runs:
+        if RunState.DIVERGED in self._states(own) and not open_runs:
             return replace(observation, state="bad")
         goals, evaluations = self.search.objectives, self.plan.evaluations
         completed = self._states(trials) == {RunState.COMPLETED}
@@ -154,14 +154,8 @@ class SearchQueue:
         return replace(observation, state="measured", values=values)
 
     def _states(self, trials: Sequence[Trial[RunSpec]]) -> set[RunState]:
-        """Return the states of a cell's runs; a run that was stopped a moment ago is `STOPPED`,
-        although its worker may still hold its lock."""
-        stopped = self.folder.stopped()
-        runs = [self.lab.run(trial.run) for trial in trials]
-        return {
-            RunState.STOPPED if run.name in stopped and run.result() is None else run.state()
-            for run in runs
-        }
+        """Return the states of a cell's runs."""
+        return {self.lab.run(trial.run).state() for trial in trials}
 
 
 @dataclass(frozen=True)
@@ -170,8 +164,8 @@ class Observation:
 
     Attributes:
         cell: its number in the space.
-        state: measured (with a value for each objective), running, bad (it diverged or was stopped
-            early: worse than the others) or failed (nothing is known).
+        state: measured (with a value for each objective), running, bad (it diverged: worse than the
+            others) or failed (nothing is known).
         turn: how often the cell was suggested before, by the sampler `map`.
     """
 
