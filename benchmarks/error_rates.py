@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from tread_lab.results.best_set import quantile_to_one, range_quantile, worse_over_seeds
+from tread_lab.results.best_set import worse_over_seeds
 from tread_lab.results.intervals import half_width
 
 BLOCKS = 3  # over which the shared variance of neighbours falls to 1/e
@@ -84,7 +84,7 @@ def measured(
 def worse_than_best(gaps_SK: Array) -> NDArray[np.bool_]:
     """Return which cells are called worse than the one of the lowest mean."""
     order_K = np.argsort(gaps_SK.mean(axis=0))
-    worse = worse_over_seeds(gaps_SK[:, order_K], range_quantile, cells=len(order_K))
+    worse = worse_over_seeds(gaps_SK[:, order_K], chosen=True, cells=len(order_K))
     assert worse is not None
     return worse
 
@@ -101,7 +101,7 @@ def better_than_dense(gaps_SK: Array, started: int | None = None) -> bool:
         return False
     with_dense_SK = np.insert(-gaps_SK, 0, 0.0, axis=1)
     cells = (started or gaps_SK.shape[1]) + 1
-    better = worse_over_seeds(with_dense_SK, quantile_to_one, cells=cells)
+    better = worse_over_seeds(with_dense_SK, chosen=False, cells=cells)
     return better is not None and bool(better[best + 1])
 
 

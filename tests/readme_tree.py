@@ -10,7 +10,6 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PACKAGE = ROOT / "tread_lab"
 
 
 def caption(path: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tread_lab.cli.main import COMMANDS, EXAMPLES, main, parse
+from tread_lab.cli.main import COMMANDS, main, parse
 from tread_lab.cli.options import (
     DONE,
     EXIT_CODES,
@@ -62,13 +62,6 @@ def test_every_command_has_an_example_that_parses(name: str) -> None:
     assert inspect.signature(COMMANDS[name]).bind(**options)
 
 
-def test_the_examples_of_the_first_page_parse() -> None:
-    lines = [line.strip() for line in EXAMPLES.splitlines() if line.startswith("  tread-lab")]
-    assert len(lines) > 5
-    for line in lines:
-        parse(shlex.split(line.split("   ")[0].removeprefix("tread-lab ")))
-
-
 def test_help_and_documentation_explain_every_exit_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -84,11 +77,6 @@ def test_help_and_documentation_explain_every_exit_code(
     assert {UserError.exit_code, Unavailable.exit_code, DONE, UNFINISHED, INTERRUPTED} == set(
         EXIT_CODES
     )
-
-
-def test_overrides_may_stand_anywhere() -> None:
-    options = parse(["sweep", "x.yaml", "a=1", "--plan", "b=2", "--name", "n", "c=3"])
-    assert options.overrides == ["a=1", "b=2", "c=3"] and options.plan and options.name == "n"
 
 
 def test_a_reader_that_leaves_early_is_no_failure() -> None:

@@ -36,12 +36,6 @@ def test_architecture_names_every_module_and_registry() -> None:
         assert (ROOT / "tread_lab" / file).exists(), file
 
 
-def test_file_names_are_used_once() -> None:
-    names = [p.name for package in PACKAGES for p in (ROOT / package).rglob("*.py")]
-    twice = {name for name in names if names.count(name) > 1}
-    assert twice <= {"__init__.py", "spec.py"}
-
-
 def test_every_module_opens_with_one_sentence() -> None:
     modules = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     assert len(modules) > 50

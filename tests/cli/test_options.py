@@ -4,35 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tread_lab.cli.options import resources_of, run_spec
-from tread_lab.config import UserError
-from tread_lab.config.load import load_experiment
-
-
-@pytest.mark.parametrize(
-    ("routes", "rate", "found"),
-    [
-        (None, None, [(2, 8, 0.5)]),
-        (None, 0.25, [(2, 8, 0.25)]),
-        (["1->2", "5->6"], 0.75, [(1, 2, 0.75), (5, 6, 0.75)]),
-    ],
-)
-def test_route_and_rate_replace_the_experiments(
-    routes: list[str] | None, rate: float | None, found: list[tuple[int, int, float]]
-) -> None:
-    experiment = load_experiment("tiny", ["routes=['2->8']"])
-    spec = run_spec(experiment, routes, rate)
-    assert [(r.start, r.end, r.rate) for r in spec.routes] == found
-
-
-def test_rate_requires_a_route() -> None:
-    dense = load_experiment("tiny", ["routes=[]"])
-    assert run_spec(dense, None, None).routes == () == run_spec(dense, [], None).routes
-    with pytest.raises(UserError, match=r"^--rate: must have a route, got none"):
-        run_spec(dense, None, 0.5)
-    for rate in (-0.5, 1.0, float("nan")):
-        with pytest.raises(UserError, match=rf"^--rate: must be in \[0, 1\), got {rate:g}\."):
-            run_spec(dense, None, rate)
+from tread_lab.cli.options import resources_of
 
 
 @pytest.mark.parametrize(

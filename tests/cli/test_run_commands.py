@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -65,13 +64,3 @@ def test_wrong_batch_file_is_one_line(
     assert main(["submit", "slurm", "small.yaml", *ASKED, *words]) == 2
     out, err = capsys.readouterr()
     assert line in err and err.count("\n") == 1 and not out
-
-
-def test_json_cost_follows_routes(capsys: pytest.CaptureFixture[str]) -> None:
-    found = []
-    for words in ("--route 2->8 --rate 0.5", "--route 2->8 --rate 0.25", "routes=[]"):
-        assert main(["cost", "tiny", "--json", *words.split()]) == 0
-        found.append(json.loads(capsys.readouterr().out)["train_flops"])
-    assert len(set(found)) == 3
-    assert main(["cost", "--model", "LightningDiT-XL/1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["parameters"] == 674_961_824

@@ -98,15 +98,8 @@ TYPED: list[tuple[str, list[str], str]] = [
         ["process={kind: edm, p_std: 1}"],
         "fixed: {process.p_std: 1}",
     ),
-    (
-        "fixed: {process: flow}",
-        ["process.time=uniform"],
-        "fixed: {process: {kind: flow, time: uniform}}",
-    ),
     ("axes: {train.lr: [1, 2]}", ["train.lr=3"], "axes: {train: {lr: [3]}}"),
-    ("axes: {train.lr: [1]}", ["axes.train={lr: [0.5]}"], "axes: {train.lr: [0.5]}"),
     ("axes: {route: {start: 2, end: 8}}", ["route=1->2"], "axes: {route: 1->2}"),
-    ("axes: [{seed: 1}]", ["axes={route: 1->2}"], "axes: {route: 1->2}"),
     ("sampler_axes: {steps: [4, 8]}", ["sampler.steps=5"], "sampler_axes: {steps: [5]}"),
     (
         "variants: {of: {big: {train.lr: 1}}}",

@@ -6,12 +6,9 @@ import math
 from pathlib import Path
 
 from tests.four_sweeps import same_as_stored
-from tread_lab.config.units import (
-    with_interval,
-)
+from tread_lab.config.units import with_interval
 
 STORED = Path(__file__).parent / "stored"
-HOUR, DAY = 3600.0, 86400.0
 VALUES = (0.0, 6.6e-6, 0.00123456, 31.3163, 1234.5)
 HALVES = (0.0, 1e-17, 1e-7, 2.6e-6, 2.6e-5, 0.000347, 2.4269, 222.0)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -15,8 +14,7 @@ import pytest
 from tests.faults.drivers import Zygote
 from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
-from tread_lab.config.errors import UserError
-from tread_lab.dashboards.server import Pages, serve
+from tread_lab.dashboards.server import Pages
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
 
@@ -107,13 +105,6 @@ def test_the_tag_changes_with_the_records(tmp_path: Path) -> None:
     lab.run(run).finish(RunState.DIVERGED, step=3, reason="on purpose")
     assert pages.page("placement", "progress").headers["ETag"] != tags[0]
     assert b"diverged" in bytes(pages.page("placement", "main").body)
-
-
-def test_a_taken_port_is_one_line(lab: Lab) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(UserError, match=rf"cannot listen on 127.0.0.1:{port} \(.*in use"):
-            serve(lab, port=port)
 
 
 @pytest.mark.slow

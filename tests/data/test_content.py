@@ -103,14 +103,3 @@ def test_digest_is_of_content_not_path(source: str, tmp_path: Path) -> None:
         found.add(changed or "")
         file.write_bytes(original)
     assert content_digest(there) == first
-
-
-def test_unused_statistics_have_no_part(tmp_path: Path) -> None:
-    assert content_digest(DataSpec()) is None
-    spec = packed_set(tmp_path)
-    plain = replace(spec, normalise=False)
-    unused = content_digest(plain)
-    (tmp_path / "statistics.json").unlink()
-    assert content_digest(plain) == unused
-    with pytest.raises(UserError, match=r"data.normalise: .* must have statistics.json"):
-        content_digest(spec)

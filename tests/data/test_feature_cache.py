@@ -17,8 +17,6 @@ from tread_lab.methods.repa.alignment import feature_cache
 from tread_lab.methods.repa.spec import RepaSpec
 from tread_lab.records.run_folder import RunFolder
 
-N, T, E = 150, 4, 3  # three chunks of 64, 64, 22
-
 
 def test_what_decides_the_features_names_the_cache(tmp_path: Path) -> None:
     samples = open_data(DataSpec(), "train")

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from tests.data.conftest import Member, write_tar
+from tests.data.conftest import write_tar
 from tread_lab.config import UserError
 from tread_lab.data.images import centre_crop, open_images
 
@@ -66,25 +66,6 @@ def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
     assert opened.captions == [("a dog",), ("a dog",)] and list(opened.classes) == ["all"]
     with pytest.raises(UserError, match=r"^--captions: must be members `\*.txt` of the tars"):
         open_images(tmp_path / "captions", tmp_path / "m.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("members", "says"),
-    [
-        (
-            [("0.png", png(0)), ("0.cls", b"1"), ("1.png", png(1))],
-            "a cls for each image",
-        ),
-        ([("0.png", png(0)), ("0.cls", b"1"), ("1.cls", b"1")], r"sample '1' has no image"),
-        ([("0.png", png(0)), ("0.txt", b"x"), ("1.png", png(1))], "a txt for each image"),
-        ([("0.png", png(0)), ("0.cls", b"dog")], "holds b'dog', no whole number"),
-        ([("0.png", png(0)), ("0.cls", b"-1")], "labels must be 0 or more, got -1"),
-    ],
-)
-def test_what_a_tar_lacks_is_one_line(tmp_path: Path, members: list[Member], says: str) -> None:
-    write_tar(tmp_path / "tars" / "a.tar", members)
-    with pytest.raises(UserError, match=says):
-        open_images(tmp_path / "tars")
 
 
 def test_captions_come_from_coco_and_from_lines(tmp_path: Path) -> None:

@@ -49,13 +49,3 @@ def test_wrong_statistics_are_one_line(tmp_path: Path, content: Any) -> None:
         torch.save(content, tmp_path / LIGHTNING)
     with pytest.raises(UserError, match=r"^data.normalise: .* must hold a mean and .*$"):
         channel_statistics(str(tmp_path), 2)
-
-
-def test_our_own_file_comes_before_lightnings(tmp_path: Path) -> None:
-    torch.save({"mean": torch.ones(1, 2, 1, 1), "std": torch.tensor([3.0, 4.0])},
-               tmp_path / "latents_stats.pt")  # fmt: skip
-    found = channel_statistics(str(tmp_path), 2)
-    assert (found.mean_C.tolist(), found.deviation_C.tolist()) == ([1.0, 1.0], [3.0, 4.0])
-    write_statistics(tmp_path / "statistics.json", Statistics(np.zeros(2), np.array([5.0, 6.0])))
-    assert channel_statistics(str(tmp_path), 2).deviation_C.tolist() == [5.0, 6.0]
-    assert (tmp_path / "statistics.json").read_text().startswith('{\n "mean": [\n  0.0,')

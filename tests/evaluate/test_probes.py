@@ -106,12 +106,3 @@ class Rows:
 
     def of(self, ids_B: Tensor) -> Tensor:
         return ids_B
-
-
-@pytest.mark.parametrize("process", ["edm", "flow", "ddpm"])
-def test_untrained_network_has_the_loss_of_zeros(process: str) -> None:
-    """adaLN-zero gives zeros before its first step."""
-    spec, samples = small_run(process={"kind": process}), Noise()
-    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
-    losses = finished(heldout_losses(model, samples, HeldoutSpec(images=4, levels=2)))  # type: ignore[arg-type]
-    assert losses.zero == pytest.approx(losses.dense_ML.mean(), rel=1e-6)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -170,11 +169,6 @@ class Place:
     def write(self, sweep: str, name: str = "small") -> Place:
         (self.folder / f"{name}.yaml").write_text(sweep)
         return self
-
-    def copy(self, folder: Path) -> Place:
-        """The same files in another folder."""
-        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
-        return Place(self.zygote, folder, self.mlflow, self.started)
 
     def at_gate(self, gate: str) -> Callable[[], bool]:
         """Whether a driver waits at the gate that its prelude has set up."""

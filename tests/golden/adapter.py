@@ -57,8 +57,8 @@ from tread_lab.results import (
     trials_frame,
 )
 from tread_lab.results.best_set import (
-    quantile_to_one,
-    range_quantile,
+    largest,
+    to_one,
     widening,
     worse_over_seeds,
 )
@@ -311,18 +311,17 @@ def _pairing(case: list[list[float]]) -> dict[str, Any]:
 def _best_set(values: list[list[Any]]) -> dict[str, Any]:
     """Which cells are worse than the first: chosen by these values, and known before."""
     values_SK = np.array(values, dtype=float)
-    quantiles = {"chosen": range_quantile, "known": quantile_to_one}
     found = {
-        name: worse_over_seeds(values_SK, q, cells=values_SK.shape[1])
-        for name, q in quantiles.items()
+        name: worse_over_seeds(values_SK, chosen=name == "chosen", cells=values_SK.shape[1])
+        for name in ("chosen", "known")
     }
     return {name: None if worse is None else worse.tolist() for name, worse in found.items()}
 
 
 def _quantiles(case: list[list[int]]) -> dict[str, Any]:
     return {
-        "all pairs": [range_quantile(*pair) for pair in case],
-        "to one": [quantile_to_one(*pair) for pair in case],
+        "all pairs": [largest(cells, freedom + 1) for cells, freedom in case],
+        "to one": [float(to_one(cells, np.array(freedom))) for cells, freedom in case],
         "widening": [widening(cells, n) for cells, n in case],
     }
 

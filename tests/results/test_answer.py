@@ -104,3 +104,25 @@ def test_best_has_least_loss_where_baselines_move(tmp_path: Path) -> None:
     assert answer(lab, frame).cell == "5->8 s=0.5"
     found = answer(lab, both)
     assert found.cell == "0->4 s=0.5" and "every other cell is worse" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("spread", "best", "said"),
+    [
+        (
+            0.01,
+            (-1, -1.1, -1.2),
+            "Of 3 cells 5→8 s=0.5 has the lowest mean; it is better than dense at",
+        ),
+        (5.0, (-1, -1.1, -1.2), "dense at equal steps by its own interval, but not at 95% as the"),
+        (0.01, (-0.4, -1.1, -1.5), "lowest mean; it cannot be distinguished from dense"),
+    ],
+)
+def test_the_best_is_better_if_its_interval_and_that_of_all_cells_together_show_it(
+    spread: float, best: tuple[float, ...], said: str, tmp_path: Path
+) -> None:
+    lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
+    frame = trials_frame(lab, "placement").sort_values(["cell", "seed"])
+    gaps = [spread, -spread, 0, -spread, 0, spread, *best]  # of 0->4, 2->8 and 5->8
+    frame.loc[frame["role"] == "trial", GAP[0]] = gaps
+    assert said in answer(lab, frame).sentence

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from tread_lab.results.best_set import (
-    quantile_to_one,
-    range_quantile,
+    largest,
+    to_one,
     widening,
     worse_over_seeds,
 )
@@ -28,19 +28,14 @@ T975 = stats.t.ppf(0.975, 2)
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (range_quantile(2, 2), T975),
-        (range_quantile(3, 20) * np.sqrt(2), 3.58),  # tabled, as the next ones
-        (range_quantile(10, 10) * np.sqrt(2), 5.6),
-        (range_quantile(20, 120) * np.sqrt(2), 5.13),
-        (quantile_to_one(2, 2), stats.t.ppf(0.95, 2)),
-        (quantile_to_one(3, 2), T975),
+        (largest(2, 3), T975),
+        (to_one(2, np.array(2)), stats.t.ppf(0.95, 2)),
+        (largest(10, 300) * np.sqrt(2), stats.studentized_range.ppf(0.95, 10, 261)),
         (widening(2, 32), 1.0),
     ],
 )
-def test_quantiles_are_the_tabled_ones_and_those_of_the_t_test(
-    found: float, expected: float
-) -> None:
-    assert found == pytest.approx(expected, abs=0.006)
+def test_limits_are_tabled_where_variances_are_known(found: float, expected: float) -> None:
+    assert found == pytest.approx(expected, rel=0.02)
 
 
 # Deviations of residuals of 16 routes: those of long ones are 5 times as large, as in a real sweep.
@@ -55,7 +50,7 @@ def errors_and_found(seeds: int, noise: np.ndarray, absent: float = 0.0) -> tupl
         values = layout(rng, cells, seeds=seeds, noise=np.append(noise, noise.mean()))
         values[2:, :-1][rng.random((seeds - 2, len(noise))) < absent] = np.nan
         order = np.argsort(np.nanmean(values - values[:, -1:], axis=0))  # over the seeds that ran
-        worse = worse_over_seeds(values[:, order], range_quantile, cells=len(cells))
+        worse = worse_over_seeds(values[:, order], chosen=True, cells=len(cells))
         assert worse is not None
         wrong, found = wrong + worse[:-1].any(), found + worse[-1]
     return wrong / rounds, found / rounds
@@ -75,7 +70,7 @@ def test_two_cells_are_compared_by_the_paired_t_test() -> None:
     for _ in range(2000):
         values = layout(rng, np.zeros(2), seeds=4, noise=np.array([1.0, 9.0]))
         values = values[:, np.argsort(values.mean(axis=0))]
-        worse = worse_over_seeds(values, range_quantile, cells=2)
+        worse = worse_over_seeds(values, chosen=True, cells=2)
         assert worse is not None
         p = stats.ttest_rel(*values.T).pvalue
         calls.append((worse[1], p < 0.05))
@@ -85,7 +80,7 @@ def test_two_cells_are_compared_by_the_paired_t_test() -> None:
 
 def test_cells_without_a_result_count() -> None:
     values = np.array([[0.0, 1.0, 3.0], [0.1, 0.0, 3.1], [0.0, 1.0, 2.8]])
-    few, many = (worse_over_seeds(values, range_quantile, cells=n) for n in (3, 3000))
+    few, many = (worse_over_seeds(values, chosen=True, cells=n) for n in (3, 3000))
     assert few is not None and few.tolist() == [False, False, True]
     assert many is not None and many.tolist() == [False] * 3
 
@@ -98,7 +93,7 @@ def test_cells_as_good_as_dense_are_rarely_called_better(
     rng, rounds, wrong = np.random.default_rng(seeds), 2000, 0
     for _ in range(rounds):  # dense is the first column
         values = -layout(rng, np.zeros(17), seeds=seeds, noise=noise)
-        better = worse_over_seeds(values, quantile_to_one, cells=17)
+        better = worse_over_seeds(values, chosen=False, cells=17)
         assert better is not None
         wrong += better.any()
     assert wrong / rounds <= 0.07
@@ -106,16 +101,16 @@ def test_cells_as_good_as_dense_are_rarely_called_better(
 
 def test_cells_without_a_common_seed_are_not_told_apart() -> None:
     nan = np.nan
-    assert worse_over_seeds(np.array([[0.0, 9.0]]), range_quantile, cells=2) is None
+    assert worse_over_seeds(np.array([[0.0, 9.0]]), chosen=True, cells=2) is None
     apart = np.array([[0.0, nan], [nan, 9.0]])
-    assert worse_over_seeds(apart, range_quantile, cells=2) is None
+    assert worse_over_seeds(apart, chosen=True, cells=2) is None
     values = np.array([[0.0, 0.0, nan], [0.1, 0.1, nan], [nan, nan, 99.0]])
-    worse = worse_over_seeds(values, range_quantile, cells=3)
+    worse = worse_over_seeds(values, chosen=True, cells=3)
     assert worse is not None and worse.tolist() == [False] * 3
 
 
 def test_the_shift_of_a_seed_changes_nothing() -> None:
     values = layout(np.random.default_rng(8), np.arange(5.0), seeds=3)
     moved = values + np.array([[0.0], [100.0], [-7.0]])
-    one, other = (worse_over_seeds(v, range_quantile, cells=5) for v in (moved, values))
+    one, other = (worse_over_seeds(v, chosen=True, cells=5) for v in (moved, values))
     assert np.array_equal(one, other)  # type: ignore[arg-type]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -25,21 +24,6 @@ def rows(**columns: list[Any]) -> pd.DataFrame:
     }
     fixed |= {"baseline": None, "state": "completed", "reason": "", "mixed": False}
     return pd.DataFrame({**fixed, **columns})
-
-
-def test_one_seed_keeps_its_image_interval() -> None:
-    none = np.nan
-    gaps = {
-        "gap/x": [0.5, none, 0.25, none],
-        "gap/x:low": [0.4, none, none, none],
-        "gap/x:high": [0.6, none, none, none],
-        "gap/x:n": [64.0, none, none, none],
-    }
-    found = cells_frame(rows(cell=["readable", "readable", "lost", "lost"], **gaps))
-    assert list(found["gap/x"]) == [0.5, 0.25] and list(found["gap/x:unit"]) == ["images", ""]
-    assert list(found["gap/x:n"]) == [64, 1]
-    assert list(found["gap/x:low"].fillna(-1)) == [0.4, -1]
-    assert list(found["gap/x:high"].fillna(-1)) == [0.6, -1]
 
 
 ALONE = NO_RESULT[RunState.DIVERGED]

@@ -37,18 +37,6 @@ def row(frame: pd.DataFrame, route: tuple[int, int], seed: int = 0) -> pd.Series
     return frame[at].iloc[0]
 
 
-def test_rows_are_the_plans_trials_in_order(mixed: Lab) -> None:
-    frame = trials_frame(mixed, "placement")
-    plan = mixed.sweep("placement").plan()
-    assert list(frame["run"]) == [trial.run for trial in plan.trials]
-    assert list(frame["role"][:3]) == ["baseline", "baseline", "trial"]
-    first = ["run", "role", "seed", "state", "reason", "mixed", "disturbed", "baseline", "cell"]
-    assert list(frame.columns[:12]) == [*first, "start", "end", "rate"]
-    assert frame.attrs["axes"] == ["start", "end", "rate"]
-    kinds = [str(frame[axis].dtype) for axis in frame.attrs["axes"]]
-    assert kinds == ["Int64", "Int64", "float64"]  # whole beside a baseline without
-
-
 def test_only_completed_runs_have_numbers(mixed: Lab) -> None:
     frame = trials_frame(mixed, "placement")
     for route, state in STATES.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,9 @@ from tread_lab.records.lab import Lab
 from tread_lab.results import (
     equal_steps_frame,
     steps_frame,
-    tied_with_best,
     training_frame,
     trials_frame,
 )
-from tread_lab.results.gaps import losses_paths
 from tread_lab.sweep.plan import Plan, make_plan, store_plan
 from tread_lab.sweep.task import Task
 
@@ -109,19 +106,6 @@ def test_matched_runs_also_compare_equal_steps(tmp_path: Path) -> None:
     assert "dense run at equal training FLOPs" in shown["answer"].sentence
     questions = {chart.question for chart in shown["charts"]}
     assert questions == {"at equal training FLOPs", "at equal steps"}
-    worse = at_six["run"].iloc[2]
-    for run, step in at_six.attrs["at_step"].items():
-        for path in losses_paths(lab.run(run)).values():
-            path.unlink()  # what the ends have lost is asked by nobody
-        (path,) = losses_paths(lab.run(run), step).values()
-        arrays = dict(np.load(path))
-        np.savez(path, **arrays | {"dense": arrays["dense"] + (run == worse)})  # type: ignore[arg-type]
-    assert tied_with_best(lab, at_six, list(at_six["cell"].iloc[1:])) == []
-    (path,) = losses_paths(lab.run(worse), 6).values()
-    shutil.rmtree(path.parent)
-    lacking = equal_steps_frame(lab, "matched")
-    assert lacking is not None
-    assert lacking["heldout/loss"].notna().tolist() == [True, True, False]  # nor has it its end's
 
 
 @pytest.mark.parametrize(

@@ -14,24 +14,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.sweep.plan import check_edit, store_plan
 from tread_lab.sweep.planned_sweep import load_sweep
 
-
-def test_rows_have_roles_and_costs(tmp_path: Path) -> None:
-    overrides = ("train.steps=100", "match=null", "axes.rate=[0.25,0.75]")
-    planned = load_sweep("route_placement.yaml", "controls=[]", *overrides, path=tmp_path)
-    rows = planned.trials
-    assert rows.columns[:6].tolist() == ["run", "label", "role", "seed", "state", "baseline"]
-    assert {*rows.columns[6:]} == {"start", "end", "rate", "steps", "speedup", "train_flops"}
-    assert rows["run"].tolist() == [trial.run for trial in planned.plan.trials]
-    assert len(rows) == 1 + 2 * 16 and set(rows["state"]) == {"pending"}
-    assert rows["rate"].dropna().unique().tolist() == [0.25, 0.75]
-    assert rows["start"].dtype == "Int64"
-    dense, routed = rows.iloc[0], rows.iloc[1]
-    assert (dense["role"], dense["label"], dense["speedup"]) == ("baseline", "dense seed 0", 1.0)
-    assert routed["role"] == "trial" and routed["baseline"] == dense["run"]
-    assert routed["train_flops"] < dense["train_flops"] and routed["speedup"] > 1
-    assert not any(tmp_path.iterdir())
-
-
 MODEL = {"depth": 2, "width": 16, "heads": 2}
 
 

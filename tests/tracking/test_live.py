@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,17 +66,6 @@ def test_runs_are_sent_live_and_once(lab: Lab, sweeps: Sweeps, sent: dict[str, l
         tracker.sync("placement")
     assert values[-1] == "finished" and len(values) == 3 + len(run.entries())
     assert values[-2][0] == 40 and GAP_HELDOUT in values[-2][1]
-
-
-def test_tensorboard_writes_into_the_lab(lab: Lab, sweeps: Sweeps) -> None:
-    pytest.importorskip("tensorboardX")
-    check_tracker("tensorboard")
-    _, routed, _ = sweeps.plan()
-    tracker = OtherTracker(lab, "tensorboard", "placement")
-    tracker.sync("placement")
-    sweeps.finish(routed)
-    tracker.sync("placement")
-    assert list(Path(lab.root, "tensorboard").rglob("*tfevents*"))
 
 
 @pytest.mark.parametrize(

@@ -154,3 +154,16 @@ def test_attention_is_of_rounded_operands() -> None:
         exact = expected[kind].softmax(dim=-1) @ v
         assert out.dtype == torch.bfloat16
         torch.testing.assert_close(out.double(), exact, rtol=PLACE, atol=1e-6)
+
+
+def test_overflowed_step_changes_only_the_scale(live: Trainer) -> None:
+    # a scale at which the gradient of any loss leaves fp16
+    scale = torch.tensor(2.0**127, dtype=torch.float64)
+    live.scaler.load({**live.scaler.state(), "scale": scale})
+    before = {n: p.detach().clone() for n, p in live.trainable.items()}
+    live.train_step(live.batches.at(0), lr=1e-3)
+    assert int(live.scaler.overflows) == 1 and live.step == 1
+    assert float(live.scaler.state()["scale"]) == 2.0**126
+    for name, tensor in live.trainable.items():
+        assert torch.equal(tensor, before[name])
+        assert torch.equal(live.ema.weights[name], before[name])

@@ -21,8 +21,6 @@ from tread_lab.records.metric_names import (
 )
 from tread_lab.records.run_state import RunState, without_comparison
 from tread_lab.results.best_set import (
-    quantile_to_one,
-    range_quantile,
     widening,
     worse_over_seeds,
 )
@@ -135,7 +133,7 @@ def tied_with_best(
     if len(cells) < 2:
         return []
     rows, family = _measured(frame, cells), started_cells(frame)
-    worse = worse_over_seeds(_by_seed(rows, cells, metric), range_quantile, cells=family)
+    worse = worse_over_seeds(_by_seed(rows, cells, metric), chosen=True, cells=family)
     if worse is None:
         own = _worse_over_images(lab, frame, rows, cells, metric)
         return [cell for cell in cells[1:] if cell not in own]
@@ -155,7 +153,7 @@ def better_than_dense(frame: pd.DataFrame, done: pd.DataFrame) -> bool:
         return False
     gaps_SK = _by_seed(_measured(frame, done["cell"]), done["cell"], GAP_HELDOUT)
     dense_and_SK, family = np.insert(-gaps_SK, 0, 0.0, axis=1), started_cells(frame) + 1
-    better = worse_over_seeds(dense_and_SK, quantile_to_one, cells=family)
+    better = worse_over_seeds(dense_and_SK, chosen=False, cells=family)
     return better is not None and bool(better[1])
 
 
