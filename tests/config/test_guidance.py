@@ -19,7 +19,7 @@ from tread_lab.config import (
     encode,
     signature,
 )
-from tread_lab.config.guidance import RateSpec, check_branches, check_guidance, routes_taken
+from tread_lab.config.guidance import RateSpec, check_branches, check_guidance
 from tread_lab.config.run import InitSpec
 
 SG = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
@@ -118,13 +118,3 @@ def test_guidance_by_unseen_labels_is_refused() -> None:
     for own, tree, said in ((never, 2, "the null"), (child, 2, "the null"), (bare, 1, "classes")):
         with pytest.raises(UserError, match=rf"^guidance: must not use {said}.*label_drop"):
             check_branches(own, guidance(tree), None)
-
-
-def test_dropped_path_requires_two_paths() -> None:
-    drop, sprint = (
-        guidance({"weight": 3, "weak": {"path": "dropped"}}),
-        run("2->8", bypass="sprint"),
-    )
-    assert routes_taken(sprint, drop) == sprint.routes
-    with pytest.raises(UserError, match="path: dropped requires a network of two paths"):
-        routes_taken(run("2->8"), drop)

@@ -21,7 +21,7 @@ from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.data.content import sha256
 from tread_lab.data.images import centre_crop
 from tread_lab.evaluate import references
-from tread_lab.evaluate.references import open_reference, reference_path
+from tread_lab.evaluate.references import open_reference
 
 __all__ = ["inception_stands_in"]
 
@@ -71,27 +71,6 @@ def test_wrong_file_is_one_line(tmp_path: Path, arrays: Arrays, name: str) -> No
     made = written(tmp_path / "x.npz", {**arrays, **WRONG[name]})
     with pytest.raises(UserError, match=r"^reference places: .*x.npz: .*$"):
         open_reference(made, ALL)
-
-
-def test_typed_path_precedes_folder_of_references(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TREAD_LAB_REFERENCES", raising=False)
-    with pytest.raises(UserError, match="reference imagenet256: where is it"):
-        reference_path(ReferenceSpec(name="imagenet256"))
-    named = ReferenceSpec(name="imagenet256", path=str(tmp_path / "own.npz"))
-    with pytest.raises(UserError, match=r"no file at .*own.npz; name the .npz by reference.path"):
-        reference_path(named)
-    (tmp_path / "own.npz").touch()
-    assert reference_path(named).name == "own.npz"
-    monkeypatch.setenv("TREAD_LAB_REFERENCES", str(tmp_path))
-    assert reference_path(named).name == "own.npz"
-    for file in ("VIRTUAL_imagenet256_labeled.npz", "imagenet256.npz"):
-        (tmp_path / file).touch()
-        assert reference_path(ReferenceSpec(name="imagenet256")).name == file
-        assert reference_path(named).name == "own.npz"
-    (tmp_path / "own.npz").unlink()  # as on another machine
-    assert reference_path(named).name == "imagenet256.npz"
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from tests.sweep.plans import tiny
 from tests.synthetic import small, write_sweep
 from tread_lab import records
 from tread_lab.config import UserError, encode, signature
-from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.run_folder import RunFolder
 
@@ -38,21 +37,6 @@ def test_root_takes_precedence_over_variable(
     (in_folder / "x").touch()
     with pytest.raises(UserError, match="/x is a file"):
         Lab.existing("x")
-
-
-def test_unique_prefix_names_a_run(lab: Lab) -> None:
-    for name in ("abc1", "abd2"):
-        lab.run(name).path.mkdir(parents=True)
-    assert lab.known_run("abc").name == "abc1"
-    with pytest.raises(UserError, match=r"2 runs match 'ab' in .*`tread-lab status` lists them"):
-        lab.known_run("ab")
-    with pytest.raises(UserError, match="no run 'x' in"):
-        lab.known_run("x")
-    write_text(lab.sweep("rates").plan_path, "{}")
-    with pytest.raises(UserError, match=r"no sweep 'rate' in .*, did you mean 'rates'"):
-        lab.known_sweep("rate")
-    for named in ("rates", "rates.yaml", "sweeps/rates.yml"):
-        assert lab.known_sweep(named).name == "rates"
 
 
 def test_parent_by_name_becomes_its_spec(lab: Lab) -> None:

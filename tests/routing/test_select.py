@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from importlib import import_module
 
 import pytest
 import torch
@@ -17,11 +16,9 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.config import RouteSpec, decode
-from tread_lab.config import routes as routes_spec
 from tread_lab.routing import BatchRoute, draw_routing, select
 from tread_lab.routing.select import dense_routing
 
-select_module = import_module("tread_lab.routing.select")  # its package names a function so
 EXACT = ("random", "rows", "structured")
 ALL = (*EXACT, "bernoulli")
 UNIT = {"random": 1, "rows": 8, "structured": 1, "bernoulli": 1}
@@ -63,14 +60,6 @@ def test_kept_places_ascend(selection: str) -> None:
         assert (places[holds].diff() > 0).all()
 
 
-def test_leg_is_whole_with_all_tokens() -> None:
-    keep_BK = torch.arange(4).expand(2, 4)
-    real_BK = torch.tensor([[True] * 4, [True, True, True, False]])
-    assert BatchRoute(0, 1, keep_BK).whole(4) and not BatchRoute(0, 1, keep_BK).whole(5)
-    assert not BatchRoute(0, 1, keep_BK[:, :3]).whole(4)
-    assert not BatchRoute(0, 1, keep_BK, real_BK).whole(4)
-
-
 def test_rows_leave_by_first_token() -> None:
     ranks = torch.full((1, 64), 0.5)
     ranks[0, ::8] = torch.tensor([0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.6, 0.4])
@@ -94,10 +83,6 @@ def test_structured_windows_keep_equal_counts(rate: float, windows: dict[int, in
     kept = ~routed(select(route("structured", rate), rank(64, tokens=256)), tokens=256)
     numbers = kept.view(64, 8, 2, 8, 2).sum(dim=(2, 4)).flatten().tolist()
     assert Counter(numbers) == windows
-
-
-def test_every_selection_has_facts_and_code() -> None:
-    assert tuple(select_module.SELECTIONS) == tuple(routes_spec.SELECTIONS) == ALL
 
 
 @pytest.mark.parametrize("selection", ALL)
@@ -178,10 +163,6 @@ def test_dense_batch_drops_the_same_paths() -> None:
     assert routed.dropped_B is not None and dense.dropped_B is not None
     assert torch.equal(dense.dropped_B, routed.dropped_B) and 0 < dense.dropped_B.sum() < 64
     assert torch.equal(dense.keep_BK, torch.arange(16).expand(64, 16))
-
-
-def test_no_route_is_no_plan() -> None:
-    assert draw_routing((), (4, N), 0) is None
 
 
 def test_placement_does_not_change_who_is_routed() -> None:

@@ -78,7 +78,6 @@ FP16 = {**ROUTED, "precision": "fp16", "train": {"clip": 1.0}}
 @pytest.mark.parametrize(
     ("changes", "stops", "parts"),
     [
-        (ROUTED, (1,), set()),
         (ROUTED, (10,), set()),
         (ROUTED, (3, 4, 6), set()),
         ({**ROUTED, "precision": "bf16"}, (7,), set()),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -145,19 +144,6 @@ def test_the_shipped_encoder_sees_the_right_places() -> None:
     for target in SEEN:
         asked = replace(spec, target=target)
         assert torch.equal(target_images(asked, samples, torch.arange(2), CPU), x)
-
-
-def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    samples = open_data(DataSpec(), "train")
-    monkeypatch.delenv("TREAD_LAB_ENCODER", raising=False)
-    with pytest.raises(UserError, match="TREAD_LAB_ENCODER"):
-        open_encoder(RepaSpec(), samples, CPU, side=8)
-    for found, says in ((object(), r"no readable config\.json"), (None, "package transformers")):
-        with monkeypatch.context() as patch, pytest.raises(UserError, match=says):
-            patch.setattr(importlib.util, "find_spec", lambda name, found=found: found)
-            open_encoder(RepaSpec(path=str(tmp_path)), samples, CPU, side=8)
-    with pytest.raises(UserError, match="did you mean 'dinov2-base'"):
-        decode(RepaSpec, {"encoder": "dinov2-bass"})
 
 
 def patch_tokens(folder: Path, images_BCHW: Tensor, side: int) -> Tensor:

@@ -115,21 +115,3 @@ def test_interrupted_search_repeats_its_suggestions(
     elsewhere = Lab(tmp_path / "elsewhere")
     shutil.copytree(whole.root / "runs", elsewhere.root / "runs")  # a run that exists is an answer
     assert searched(elsewhere, plan).done == [] and cells(elsewhere) == cells(whole)
-
-
-def test_parallel_cells_are_bounded(lab: Lab) -> None:
-    """A cell waits for the results of all but the last two before it."""
-    plan = planned(parallel=3, trials=8)
-    queue = SearchQueue(lab, plan)
-    for _ in range(2):
-        task = queue.next()
-        assert task is not None
-        Pretender(lab).finish(task)
-        queue.ended(task)
-    running = [task for _ in range(20) if (task := queue.next()) is not None]
-    assert (len(running), len(queue.observations)) == (6, 3)
-    for task in running[2:4]:  # the second cell
-        Pretender(lab).finish(task)
-        queue.ended(task)
-    assert queue.next() is None and len(queue.observations) == 3
-    assert not queue.exhausted and not queue.done and queue.left[:14] == "7 trials left "

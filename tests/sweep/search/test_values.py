@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from tests.pretender import ended_run
 from tests.sweep.plans import tiny
-from tread_lab.config import RunSpec, UserError
+from tread_lab.config import RunSpec
 from tread_lab.config.cell import Trial
-from tread_lab.config.evaluation import HeldoutSpec, at_steps
+from tread_lab.config.evaluation import HeldoutSpec
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.search.suggest import cell_values
 
@@ -55,13 +52,3 @@ def test_unmeasured_cell_has_no_values(lab: Lab) -> None:
         (no_number, [LOSS], None),
     ):
         assert cell_values(lab, [trial], names, [AT_END]) == found
-
-
-def test_values_are_measured_at_the_end(lab: Lab) -> None:
-    (early,) = at_steps((replace(AT_END, step=10),), 20)
-    trial = measured(lab, tiny())
-    lab.run(trial.run).evaluation(early).write(early, {LOSS: 9.0})
-    with pytest.raises(UserError, match="no run measures 'heldout/loss'"):
-        cell_values(lab, [trial], [LOSS], [early])
-    lab.run(trial.run).evaluation(AT_END).write(AT_END, {LOSS: 1.0})
-    assert cell_values(lab, [trial], [LOSS], [AT_END, early]) == (1.0,)
