@@ -6,7 +6,7 @@ Sweeps of the 16 published placements are drawn from the recorded grid (`placeme
 means of cells, the deviation of each over seeds, and that of a seed. At a rung a cell's mean and
 the deviation of each seed correlate by `rho` with those at the end, one for each rung; for the
 rest, the mean and the deviation at the rung are draws of their own. The product's `choose` decides,
-with rungs at 1/9 and 1/3 of the steps; the seeds of a cell are tasks on two slots.
+with a rung at 1/3 of the steps, or two at 1/9 and 1/3; the seeds of a cell are tasks on two slots.
 
 `regret` is the true mean of the cell that ends lowest, less that of the best cell. `headline` is
 how often an answer calls a cell better than dense where all cells equal dense, with all started
@@ -29,9 +29,8 @@ from tread_lab.records.early_stopping import Standing, choose
 from tread_lab.results.intervals import half_width
 
 STEPS, SLOTS = 900, 2
-SPEC = StopEarlySpec()
-PARTS = np.diff([0, *SPEC.rungs(STEPS), STEPS]) / STEPS
-RHOS = ((0.0, 0.0), (0.3, 0.6), (0.6, 0.8), (0.9, 0.95), (1.0, 1.0))
+SPECS = {1: StopEarlySpec(), 2: StopEarlySpec(grace=100)}  # by the number of rungs
+RHOS = ((0.0,), (0.3,), (0.6,), (0.9,), (1.0,), (-0.5, 0.6), (0.3, 0.6), (0.6, 0.6), (0.6, 0.9))
 NAMES = (
     "best kept",
     "regret",
@@ -51,19 +50,21 @@ def halved(scores_RK: Array, seeds: int) -> tuple[list[int], float]:
         scores_RK: the held-out loss of each cell at each rung, its mean over the seeds.
     """
     rungs, K = scores_RK.shape
+    spec = SPECS[rungs]
+    parts = np.diff([0, *spec.rungs(STEPS), STEPS]) / STEPS
     standings, trained = [Standing()] * K, 0.0
     waiting, running = list[int](), list[tuple[float, int]]()
     left, now = dict[int, int](), 0.0
     while True:
         while len(running) < SLOTS:
             if not waiting:
-                n = choose(standings, SPEC.reduction, quiet=not running)
+                n = choose(standings, spec.reduction, quiet=not running)
                 if n is None:
                     break
                 standings[n] = replace(standings[n], begun=standings[n].begun + 1)
                 waiting, left[n] = [n] * seeds, seeds
             n = waiting.pop()
-            length = PARTS[standings[n].begun - 1]
+            length = parts[standings[n].begun - 1]
             trained += length
             heapq.heappush(running, (now + length, n))
         if not running:

@@ -56,6 +56,6 @@ def test_early_stopping_leaves_complete_cells(seeds: int) -> None:
     """Of cells that all equal dense few seem better, since every started cell counts."""
     halving, grid = (importlib.import_module(name) for name in ("early_stopping", "error_rates"))
     _, gaps_SK, published = grid.recorded()
-    found = halving.measured((0.9, 0.95), seeds, 200, gaps_SK[:, published])
-    assert found["complete"] == 1.0 and found["saved"] > 0.6
-    assert found["headline"] <= 0.05 and found["best kept"] > 0.3
+    found = halving.measured((0.6,), seeds, 200, gaps_SK[:, published])
+    assert found["complete"] == 1.0 and found["saved"] > 0.38
+    assert found["headline"] <= 0.05 and found["best kept"] > 0.45

@@ -89,9 +89,9 @@ def test_wrong_axes_are_refused_by_place(
 
 
 def test_rungs_start_by_the_first_step() -> None:
-    assert [StopEarlySpec().first_rung(steps) for steps in (1, 8, 9, 18, 900)] == [1, 1, 1, 2, 100]
+    assert [StopEarlySpec().first_rung(steps) for steps in (1, 8, 9, 18, 900)] == [1, 2, 3, 6, 300]
     assert StopEarlySpec(grace=7).first_rung(3) == 7
-    assert StopEarlySpec().rungs(8) == (1,)
+    assert StopEarlySpec().rungs(8) == (2,)
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ def _best_set(values: list[list[Any]]) -> dict[str, Any]:
 def _quantiles(case: list[list[int]]) -> dict[str, Any]:
     return {
         "all pairs": [largest(cells, freedom + 1) for cells, freedom in case],
-        "to one": [float(to_one(cells, np.array(float(freedom)))) for cells, freedom in case],
+        "to one": [float(to_one(cells, np.array(freedom))) for cells, freedom in case],
         "widening": [widening(cells, n) for cells, n in case],
     }
 

@@ -29,7 +29,7 @@ T975 = stats.t.ppf(0.975, 2)
     ("found", "expected"),
     [
         (largest(2, 3), T975),
-        (to_one(2, np.array(2.0)), stats.t.ppf(0.95, 2)),
+        (to_one(2, np.array(2)), stats.t.ppf(0.95, 2)),
         (largest(10, 300) * np.sqrt(2), stats.studentized_range.ppf(0.95, 10, 261)),
         (widening(2, 32), 1.0),
     ],

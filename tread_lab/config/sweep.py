@@ -93,8 +93,8 @@ class StopEarlySpec:
     Runs that others are compared with or start from are never stopped.
 
     Attributes:
-        grace: the first step at which the shortest run is measured; `None` means
-            steps / reduction^2.
+        grace: the first step at which the shortest run is measured; `None` means steps / reduction:
+            earlier, losses may order routes the other way round.
         reduction: the best 1/reduction of the cells that have reached a rung continue; rungs are
             at grace x reduction^k, none beyond steps / reduction.
     """
@@ -110,7 +110,7 @@ class StopEarlySpec:
 
     def first_rung(self, steps: int) -> int:
         """Return the first rung of a run of so many steps."""
-        return self.grace or max(steps // self.reduction**2, 1)
+        return self.grace or max(steps // self.reduction, 1)
 
     def rungs(self, steps: int) -> tuple[int, ...]:
         """Return the rungs of a run of so many steps."""

@@ -49,14 +49,14 @@ def worse_over_seeds(values_SK: Array, *, chosen: bool, cells: int) -> NDArray[n
         squares_K += squares_K[0]
         freedom_K = np.divide(both_K**2, squares_K, out=np.ones(len(both_K)), where=squares_K > 0)
         most_K = (common_K - 1) * (len(both_K) - 1)  # of two cells, those of their differences
-        limit_K = to_one(cells, np.clip(freedom_K, 1, np.maximum(most_K, 1)))
+        limit_K = to_one(cells, np.clip(freedom_K, 1, np.maximum(most_K, 1)).astype(int))
     error_K = np.sqrt(both_K / np.maximum(common_K, 1))
     return np.asarray((common_K > 1) & (apart_K > limit_K * error_K))
 
 
-def to_one(cells: int, freedom_K: Array) -> Array:
+def to_one(cells: int, freedom_K: NDArray[np.int64]) -> Array:
     """Return d for the differences of all cells to a known one: Bonferroni's, however they
-    correlate; freedom is Welch's."""
+    correlate; freedom is Welch's, rounded down."""
     return np.asarray(stdtrit(freedom_K, 1 - (1 - CONFIDENCE) / (cells - 1)))
 
 
