@@ -14,7 +14,7 @@ WINDOW = "tread_lab.train.trainer:Trainer.log_window"
 
 @pytest.mark.fault(
     10,
-    survived="the second is refused and names the process; it starts once that is dead",
+    survived="the second is refused, with the first one's process ID, until the first has ended",
 )
 def test_second_driver_is_refused(place: Place, expected: dict[str, Run]) -> None:
     with place.sweep(prelude=f"gate({WINDOW!r}, nth=3, path='go')") as first:
