@@ -53,7 +53,10 @@ def show_power(out: Console, lab: Lab, models: Collection[str]) -> None:
     if not rows:
         out.print("power: unknown without an earlier sweep of this network over two or more seeds")
         return
-    out.print("smallest gap in held-out loss that seeds show with 80% power, two-sided at 5%:")
+    out.print(
+        "smallest held-out gap of one cell chosen beforehand that seeds show with 80% power"
+        " (two-sided at 5%), if its deviation is:"
+    )
     out.print(table(["observed in", "deviation", *(f"{n} seeds" for n in SEEDS)], rows.values()))
 
 
