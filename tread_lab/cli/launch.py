@@ -147,7 +147,7 @@ def _drive(
         queue = _queue(lab, plan, open_tasks)
         try:
             with tracked(lab, plan.name, tracker, say):
-                if not queue.exhausted:  # a search may have work where no run is open
+                if not queue.done:  # a search may have work where no run is open
                     _execute(lab, plan, open_tasks, runner, queue)
         except Interrupted:
             if not queue.stop:  # else the hours are over, as was asked
@@ -212,8 +212,8 @@ def _conclude(lab: Lab, name: str, queue: TimedQueue, *, mlflow: bool, as_json: 
     figures = [] if folder.drawn else write_figures(lab, name)
     show_ranking(lab, name, as_json=as_json)
     show_places(lab, folder, figures, mlflow=mlflow)
-    if queue.closed:
-        say(f"the hours of {name} are over: {queue.left}")
+    if queue.stop and not queue.done:
+        say(f"the hours of {name} are over; the same command with more hours continues")
     return UNFINISHED if show_unfinished(lab, name) else DONE
 
 

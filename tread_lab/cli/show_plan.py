@@ -64,10 +64,10 @@ def _lines(
     yield _runs_table(plan, lab)
     if len(plan.tasks) > ROWS:
         yield f"... and {len(plan.tasks) - ROWS} more"
-    for verb, holes in ((" not planned", plan.excluded), ("", plan.duplicates)):
-        for hole in holes:
-            examples = "; ".join(cell_text(cell) for cell in hole.examples[:2])
-            yield f"{counted(hole.count, 'cell')}{verb}: {hole.why} (e.g. {examples})"
+    for hole in plan.excluded:
+        examples = "; ".join(cell_text(cell) for cell in hole.examples[:2])
+        cells = counted(hole.count, "cell")
+        yield f"{cells} not planned: `where` keeps only {hole.rule} (e.g. {examples})"
     if early := EarlyStopping.of(lab, plan):
         yield _stop_early(early)
     yield from _trained_again(plan, lab)

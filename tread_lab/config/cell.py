@@ -55,17 +55,11 @@ class Trial(Generic[AnySpec]):
 
 @dataclass(frozen=True)
 class ExcludedCells:
-    """Cells left out, or already there, for one reason."""
+    """Cells left out because they miss one rule of `where`."""
 
-    reason: str
+    rule: str
     count: int
     examples: tuple[Cell, ...]
-
-    @property
-    def why(self) -> str:
-        """The reason in words; of a `where`, the expression that the others satisfy."""
-        _, where, rule = self.reason.partition("where: ")
-        return f"`where` keeps only {rule}" if where else f"{self.reason}, so nothing runs twice"
 
 
 def axis_label(key: str) -> str:

@@ -225,14 +225,12 @@ def check_count(count: int, name: str) -> None:
         raise UserError(f"{name}: {count:,} cells, more than {MOST_CELLS:,}; split the sweep")
 
 
-def distinct(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
-    """Split cells into the first ones that set something, and those that set the same again."""
-    first_cells: dict[str, Cell] = {}
-    repeated = []
+def distinct(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells in their order, those that set the same once."""
+    first = dict[str, Cell]()
     for cell in cells:
-        if first_cells.setdefault(repr(sorted(cell.items())), cell) is not cell:
-            repeated.append(cell)
-    return list(first_cells.values()), repeated
+        first.setdefault(repr(sorted(cell.items())), cell)
+    return [*first.values()]
 
 
 def _combined(prefix: str, axes: Any, path: str, *, zipped: bool = False) -> list[Cell]:

@@ -25,7 +25,7 @@ class PlanOf(Generic[AnySpec]):
     """What the file of a plan holds, the runs by their specs or, as they are read, by their trees.
 
     Attributes:
-        excluded, duplicates: cells that are not planned, counted by reason.
+        excluded: cells that are not planned, counted by the rule that they miss.
         sources: trees of the sweep file (`sweep`) and of its experiment (`experiment`).
         evaluate: the tree of every evaluation, with its `kind`.
         search: how a search chooses and from what; `None` for a sweep of all cells.
@@ -41,7 +41,6 @@ class PlanOf(Generic[AnySpec]):
     evaluate: tuple[Tree, ...] = ()
     sources: Tree = field(default_factory=dict)
     excluded: tuple[ExcludedCells, ...] = ()
-    duplicates: tuple[ExcludedCells, ...] = ()
     search: Tree | None = None
     space: tuple[Cell, ...] = ()
     suggested: int = 0
@@ -204,7 +203,6 @@ def read_plan(path: Path) -> StoredPlan | None:
     parts: dict[str, Callable[[Any], Any]] = {
         "trials": Trial.read,
         "excluded": _excluded,
-        "duplicates": _excluded,
     }
     read = {one.name: tree[one.name] for one in fields(PlanOf) if one.name in tree}
     for name, value in read.items():
@@ -214,4 +212,4 @@ def read_plan(path: Path) -> StoredPlan | None:
 
 
 def _excluded(tree: Tree) -> ExcludedCells:
-    return ExcludedCells(tree["reason"], tree["count"], tuple(tree["examples"]))
+    return ExcludedCells(tree["rule"], tree["count"], tuple(tree["examples"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,13 +45,11 @@ class Expansion:
 
     Attributes:
         excluded: cells that miss an expression of `where`.
-        duplicates: cells that are written twice, and cells that are the run of another one.
     """
 
     trials: tuple[Trial[RunSpec], ...]
     excluded: tuple[ExcludedCells, ...]
     evaluations: tuple[EvaluationSpec, ...]
-    duplicates: tuple[ExcludedCells, ...] = ()
 
 
 def expand(
@@ -76,8 +73,7 @@ def expand(
     placed_routes = all({"start", "end"} <= {*route} for route in routes_of(base.get("routes", ())))
     if placed_routes and not has_computed(base):
         run_of(base)  # a mistake of every cell is none of the first
-    cells, repeated = _cells(sweep)
-    settings, excluded = _settings(sweep, experiment.run, cells, facts or {})
+    settings, excluded = _settings(sweep, experiment.run, _cells(sweep), facts or {})
     runs = _Runs(price if sweep.match else None, whole)
     pairs, controls = list[Pair](), dict[tuple[str, str | None], Trial[RunSpec]]()
     for seed, (cell, plain) in itertools.product(sweep.seeds, settings):
@@ -99,26 +95,22 @@ def expand(
         trials=(*baselines.values(), *controls.values(), *(trial for _, trial in pairs)),
         excluded=tuple(excluded),
         evaluations=_evaluations(sweep, experiment, pairs, [tree for _, tree in settings]),
-        duplicates=(
-            *_left_out({"written again": repeated}),
-            *_shared(pairs[: len(settings)]),
-        ),
     )
 
 
-def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
-    """Return the distinct cells of axes, variants and listed trials, and the repeated cells."""
+def _cells(sweep: SweepSpec) -> list[Cell]:
+    """Return the distinct cells of axes, variants and listed trials."""
     variants: list[Cell] = [
         dict(zip(sweep.variants, names)) for names in itertools.product(*sweep.variants.values())
     ]
-    of_axes, repeated = distinct(grid(sweep.axes, "axes"))
+    of_axes = distinct(grid(sweep.axes, "axes"))
     check_count(len(variants) * len(of_axes), "axes and variants")
-    crossed, _ = distinct([{**names, **cell} for names in variants for cell in of_axes])
+    crossed = distinct([{**names, **cell} for names in variants for cell in of_axes])
     if sweep.trials and not sweep.axes and not sweep.variants:
         crossed = []
-    cells, listed_again = distinct([*crossed, *(dict(dotted(cell)) for cell in sweep.trials)])
+    cells = distinct([*crossed, *(dict(dotted(cell)) for cell in sweep.trials)])
     check_count(len(cells) * len(sweep.seeds), "cells and seeds")
-    return cells, [*repeated, *listed_again]
+    return cells
 
 
 def _settings(
@@ -131,7 +123,7 @@ def _settings(
     some of them bring it and the experiment does not. A system that is fixed as a whole
     (`repa: {...}`) is for all.
     """
-    missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in sweep.where or ()}
+    missed: dict[str, list[Cell]] = {rule: [] for rule in sweep.where or ()}
     kept, fixed = list[Setting](), leaves_of(sweep.fixed)
     places = dict.fromkeys(names_of(fixed), "fixed")
     fields = [_fields(cell, sweep.variants, dict(places)) for cell in cells]
@@ -147,12 +139,16 @@ def _settings(
         with _at_cell(cell):
             computed = cell if not has_computed(cell) else names.settled(cell)
             if rule is not None:
-                missed[f"where: {rule}"].append(computed)
+                missed[rule].append(labelled(computed))
             else:
                 kept.append((computed, names.settled(tree) if has_computed(tree) else tree))
-    holes = _left_out(missed)
+    holes = [
+        ExcludedCells(rule, len(cells), tuple(cells[:_EXAMPLES]))
+        for rule, cells in missed.items()
+        if cells
+    ]
     if not kept:
-        why = "; ".join(f"{hole.count} excluded by {hole.reason}" for hole in holes)
+        why = "; ".join(f"{hole.count} excluded by {hole.rule}" for hole in holes)
         raise UserError(f"where: must keep at least one cell, got none. Loosen it ({why}).")
     return kept, holes
 
@@ -296,31 +292,12 @@ def _with_steps(tree: Mapping[str, Any], steps: int) -> dict[str, Any]:
     return merged(RunSpec, tree, {STEPS: steps})
 
 
-def _shared(pairs: Sequence[Pair]) -> list[ExcludedCells]:
-    """Return the cells of one seed that are the run of a baseline or of an earlier cell."""
-    seen = {baseline.run: "the run of a baseline" for baseline, _ in pairs if baseline is not None}
-    shared = defaultdict[str, list[Cell]](list)
-    for _, trial in pairs:
-        if trial.run in seen:
-            shared[seen[trial.run]].append(trial.cell)
-        seen.setdefault(trial.run, "the run of another cell")
-    return _left_out(dict(sorted(shared.items())))
-
-
-def _left_out(by_reason: Mapping[str, Sequence[Cell]]) -> list[ExcludedCells]:
-    return [
-        ExcludedCells(reason, len(cells), tuple(labelled(cell) for cell in cells[:_EXAMPLES]))
-        for reason, cells in by_reason.items()
-        if cells
-    ]
-
-
 def _evaluations(
     sweep: SweepSpec, experiment: Experiment, pairs: Sequence[Pair], trees: Sequence[Any]
 ) -> tuple[EvaluationSpec, ...]:
     """Return the evaluations of every run; the step `baseline` as a number, or as the end."""
     written = experiment.evaluate if sweep.evaluate is None else sweep.evaluate
-    samplers, _ = distinct(grid(sweep.sampler_axes, "sampler_axes"))
+    samplers = distinct(grid(sweep.sampler_axes, "sampler_axes"))
     evaluations = decode_evaluations(written, experiment.usual, cells=samplers)
     if sweep.sampler_axes and not any(spec.kind == "samples" for spec in evaluations):
         raise UserError("sampler_axes: there is no evaluation of samples; add e.g. fd@1k")

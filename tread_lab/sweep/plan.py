@@ -209,7 +209,6 @@ def make_plan(
         evaluate=tuple(encode(expansion.evaluations)),
         sources={"sweep": encode(sweep), "experiment": encode(experiment), **speeds},
         excluded=expansion.excluded,
-        duplicates=expansion.duplicates,
         search=None if search is None else _search_tree(search, cells),
         space=tuple(own[-1].cell for own in cells.values()),
         cells=cells,
@@ -462,7 +461,6 @@ def plan_with_costs(plan: Plan) -> dict[str, Any]:
         "runs": len(specs),
         "evaluations": len(plan.evaluations),
         "holes": sum(hole.count for hole in plan.excluded),
-        "duplicates": sum(same.count for same in plan.duplicates),
     }
     costs = {"train_flops": plan.train_flops, "disk_bytes": plan.disk_bytes}
     runs = {run: _price(spec) for run, spec in specs.items()}

@@ -287,7 +287,7 @@ class TuneSession(_InDriver, tune.Callback):
     @property
     def exhausted(self) -> bool:
         """Whether no task will follow."""
-        return not self.goes_on.exists() or (self.queue.exhausted and not self._ended)
+        return not self.goes_on.exists() or self.queue.done
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         if self.error or self.asked_to_stop() or self.queue.stop:

@@ -58,6 +58,6 @@ def test_cell_needs_a_value_of_each_run(lab: Lab, states: list[str], seen: str) 
         elif state != "open":
             lab.run(task.run).finish(RunState(state), step=3, metrics={"cost/train_flops": 1.0})
         queue.ended(task)
-    assert len(tasks) == 4 and queue.left == "0 trials left"
+    assert len(tasks) == 4 and queue.done
     assert [cell.state for cell in queue.observations] == [seen]
     assert queue.observations[0].values is None
