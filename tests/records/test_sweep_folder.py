@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tread_lab.config.cell import Tree, Trial
 from tread_lab.config.errors import UserError
+from tread_lab.config.labels import Tree, Trial
 from tread_lab.records.stored_plan import read_plan
 from tread_lab.records.sweep_folder import (
     Stopwatch,
@@ -47,9 +47,7 @@ def test_plan_survives_a_round_trip(tmp_path: Path) -> None:
     assert plan is not None and plan.text() == TEXT
     assert plan.trials[1] == Trial("trial", {"start": 0}, 0, {"train": {"steps": 5}}, "a", "d")
     assert plan.excluded[0].rule == "start < end"
-    assert plan.evaluations_as_written == [
-        {"heldout_loss": {"images": 8}}
-    ]
+    assert plan.evaluations_as_written == [{"heldout_loss": {"images": 8}}]
 
 
 @pytest.mark.parametrize("text", ["[]", TEXT.replace('"format": 2', '"format": 1')])

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tread_lab.config import RunSpec, UserError, decode, signature
-from tread_lab.config.cell import ExcludedCells, Trial
+from tread_lab.config.labels import ExcludedCells, Trial
 from tread_lab.config.load import load_sweep
 from tread_lab.config.metrics import ReferenceSpec
 from tread_lab.config.sweep import Experiment, SweepSpec

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sweep.plans import HELDOUT, plan_of, tiny
 from tread_lab.config import UserError
-from tread_lab.config.cell import ExcludedCells
+from tread_lab.config.labels import ExcludedCells
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.plan import Plan, load_plan, store_plan
 

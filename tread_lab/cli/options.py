@@ -20,7 +20,7 @@ from tread_lab.config.errors import UserError
 if TYPE_CHECKING:
     from tread_lab.config.run import RunSpec
     from tread_lab.config.sweep import Experiment
-    from tread_lab.sweep.resources import RunResources
+    from tread_lab.hardware import RunResources
 
 DONE = 0
 UNFINISHED = 1
@@ -188,8 +188,8 @@ def resources_of(
     Raises:
         UserError: as `check_device`, or the numbers do not fit one another.
     """
+    from tread_lab.hardware import RunResources
     from tread_lab.hardware import gpus as visible_gpus
-    from tread_lab.sweep.resources import RunResources
 
     check_device(device, ray=ray)
     if gpus is None:

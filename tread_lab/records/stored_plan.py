@@ -10,13 +10,26 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Generic
 
-from tread_lab.config.cell import AnySpec, Cell, ExcludedCells, Tree, Trial
 from tread_lab.config.decode import decode, encode
 from tread_lab.config.evaluation import EvaluationDefaults, decode_evaluations, end_signature
-from tread_lab.config.labels import ancestors, with_baseline_cells
-from tread_lab.config.lengths import QUESTIONS, UNEQUAL, follows_length, written_shares
+from tread_lab.config.labels import (
+    AnySpec,
+    Cell,
+    ExcludedCells,
+    Tree,
+    Trial,
+    ancestors,
+    with_baseline_cells,
+)
 from tread_lab.config.registry import import_plugins
-from tread_lab.config.sweep import SearchSpec, StopEarlySpec
+from tread_lab.config.sweep import (
+    QUESTIONS,
+    UNEQUAL,
+    SearchSpec,
+    StopEarlySpec,
+    follows_length,
+    written_shares,
+)
 from tread_lab.records.durable import FORMAT, of_format, read_json
 
 

@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tread_lab.config.cell import Cell, ExcludedCells, Trial, labelled
 from tread_lab.config.decode import Positive, decode_value, encode
 from tread_lab.config.errors import UserError, placed, shown
 from tread_lab.config.evaluation import BASELINE, EvaluationSpec, decode_evaluations
 from tread_lab.config.fields import (
     SHORT,
-    SharedParts,
     dotted,
     has_computed,
     leaves_of,
@@ -24,11 +22,20 @@ from tread_lab.config.fields import (
     run_of,
     set_once,
 )
-from tread_lab.config.labels import cell_text
-from tread_lab.config.lengths import SPEND, STEPS, follows_length, written_shares
+from tread_lab.config.labels import Cell, ExcludedCells, Trial, cell_text, labelled
 from tread_lab.config.run import BESIDE, RunSpec
 from tread_lab.config.signature import signature
-from tread_lab.config.sweep import Experiment, SweepSpec, check_count, distinct, grid
+from tread_lab.config.sweep import (
+    SPEND,
+    STEPS,
+    Experiment,
+    SweepSpec,
+    check_count,
+    distinct,
+    follows_length,
+    grid,
+    written_shares,
+)
 from tread_lab.sweep.expressions import CellNames, evaluate
 
 Completion = Callable[[RunSpec], RunSpec]
@@ -183,7 +190,7 @@ class _Runs:
 
     def __init__(self, price: Price | None, whole: Completion) -> None:
         self._price, self._whole = price, whole
-        self._shared, self._runs = SharedParts(), dict[str, tuple[RunSpec, str]]()
+        self._runs = dict[str, tuple[RunSpec, str]]()
 
     def pair(
         self, role: str, cell: Cell, tree: dict[str, Any], dense: dict[str, Any] | None, spend: Any
@@ -228,8 +235,7 @@ class _Runs:
         """Return the run of a tree and its name."""
         key = repr(tree)
         if key not in self._runs:
-            spec = run_of(tree, path) if "then" in tree else self._shared.run(tree, path)
-            spec = self._whole(spec)
+            spec = self._whole(run_of(tree, path))
             self._runs[key] = spec, signature(spec)
         return self._runs[key]
 
@@ -260,11 +266,6 @@ def matched_steps(price: Callable[[int], float], spent: float, steps: int) -> in
     found = nearest(1)
     half_a_step = price(found) / found / 2
     return found if abs(price(found) - spent) <= half_a_step else nearest(_ROUNDED)
-
-
-def steps_off(price: Price, run: RunSpec, baseline: RunSpec) -> float:
-    """Return by how many of its own steps a run spends more than its baseline; negative: less."""
-    return (price(run) - price(baseline)) * run.train.steps / price(run)
 
 
 def _dense(

@@ -21,9 +21,8 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from tread_lab.config.errors import Unavailable, UserError, first_line
-from tread_lab.hardware import DeviceFacts, Devices
+from tread_lab.hardware import DeviceFacts, Devices, RunResources, cpus_here
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.resources import RunResources, cpus_here
 from tread_lab.sweep.run_task import UNDER_WAY, AttemptFailed, Report, WorkerInfo, run_task
 from tread_lab.sweep.runner import Interrupted, ReportHandler, UserErrors, stop_signals
 from tread_lab.sweep.task import Task, TaskQueue
@@ -275,14 +274,12 @@ class TuneSession(_InDriver, tune.Callback):
         task = self.queue.next()
         if task is None:
             return None
-        try:
+        with self.user_errors.collect():
             expected = of_nodes(fingerprint(task.spec, "cpu"))
-        except UserError as error:  # its data cannot be read
-            self.user_errors.add(str(error))
-            self._ended.append(task)
-            return self.next()
-        worker = replace(self.runner.worker, expected=expected)
-        return Job(self.lab, task, self.runner.resources, worker, self.goes_on)
+            worker = replace(self.runner.worker, expected=expected)
+            return Job(self.lab, task, self.runner.resources, worker, self.goes_on)
+        self._ended.append(task)  # its data cannot be read
+        return self.next()
 
     @property
     def exhausted(self) -> bool:
@@ -299,7 +296,8 @@ class TuneSession(_InDriver, tune.Callback):
         report = Report(**result["report"])
         try:
             if report.phase == _MISTAKE:
-                self.user_errors.add(report.note)
+                with self.user_errors.collect():
+                    raise UserError(report.note)
             elif report.phase == _UNAVAILABLE:
                 raise Unavailable(report.note)
             else:

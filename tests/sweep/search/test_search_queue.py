@@ -10,8 +10,8 @@ from tests.pretender import Pretender
 from tests.sweep.search.test_suggest import planned
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
-from tread_lab.sweep.search import suggest as search_queue
-from tread_lab.sweep.search.suggest import Observation, SearchQueue
+from tread_lab.sweep import suggest as search_queue
+from tread_lab.sweep.suggest import Observation, SearchQueue
 
 
 def test_sampler_sees_no_chance_result(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

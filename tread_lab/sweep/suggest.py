@@ -16,9 +16,9 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState, create_trial
 
-from tread_lab.config.cell import Spec, Trial
 from tread_lab.config.errors import UserError, lookup, suggest
 from tread_lab.config.evaluation import EvaluationSpec
+from tread_lab.config.labels import Spec, Trial
 from tread_lab.config.run import RunSpec
 from tread_lab.config.signature import signature
 from tread_lab.config.sweep import SearchSpec
@@ -29,7 +29,7 @@ from tread_lab.records.sweep_folder import Suggestion
 from tread_lab.results.gaps import run_gaps
 from tread_lab.results.smooth_map import FEWEST, smooth_map
 from tread_lab.sweep.plan import Plan
-from tread_lab.sweep.search.space import Space
+from tread_lab.sweep.search_space import Space
 from tread_lab.sweep.task import ListQueue, Task
 
 TINY = 1e-9  # probability of what the map excludes
