@@ -274,12 +274,14 @@ class TuneSession(_InDriver, tune.Callback):
         task = self.queue.next()
         if task is None:
             return None
-        with self.user_errors.collect():
-            expected = of_nodes(fingerprint(task.spec, "cpu"))
-            worker = replace(self.runner.worker, expected=expected)
-            return Job(self.lab, task, self.runner.resources, worker, self.goes_on)
-        self._ended.append(task)  # its data cannot be read
-        return self.next()
+        job = None
+        with self.user_errors.collect():  # of data that cannot be read
+            worker = replace(self.runner.worker, expected=of_nodes(fingerprint(task.spec, "cpu")))
+            job = Job(self.lab, task, self.runner.resources, worker, self.goes_on)
+        if job is None:
+            self._ended.append(task)
+            return self.next()
+        return job
 
     @property
     def exhausted(self) -> bool:
