@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SWEEPS := route_placement selection_rate over_training guidance backbones placement_rule
 
 # Rooms whose tests are fast and need no servers or workers.
-QUICK := $(addprefix tests/,specs records compare routing diffusion sampling \
+QUICK := $(addprefix tests/,config records cost routing diffusion \
   test_draws.py test_readme.py test_mirror.py)
 
 .PHONY: demo test quick figures pictures docs faults lines check setup clean

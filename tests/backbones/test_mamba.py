@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tests.backbones.float64 import woken
 from tread_lab.backbones import mamba as module
-from tread_lab.backbones.mamba import CHUNK, Mixer, selective_scans
+from tread_lab.backbones.mamba import CHUNK, Mixer, causal_convolution, selective_scans
 
 LENGTHS = (1, 2, 7, 8, 9, 24, 37)  # chunks of 8: below, at, above, whole and broken multiples
 
@@ -112,3 +113,9 @@ def test_directions_are_exchanged_by_reversal() -> None:
         found, expected = other(x_BND.flip(1)).flip(1), mixer(x_BND)
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
         assert not torch.allclose(mixer(x_BND.flip(1)).flip(1), expected, atol=1e-3)
+
+
+def test_causal_convolution_is_torchs() -> None:
+    x_BNE, weight, bias = torch.randn(2, 7, 6), torch.randn(6, 1, 4), torch.randn(6)
+    expected_BEN = F.conv1d(F.pad(x_BNE.mT, (3, 0)), weight, bias, groups=6)
+    torch.testing.assert_close(causal_convolution(x_BNE, weight, bias), expected_BEN.mT)

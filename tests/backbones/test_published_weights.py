@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from argparse import Namespace
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from tests.backbones.published_dit import (
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.parts import (
     Attention,
+    SwiGLU,
     block_positions,
     rotate,
     sincos_positions,
@@ -170,3 +172,17 @@ def test_turned_weights_predict_minus_the_velocity(sit: State) -> None:
         found = ours(x, t, y)
     expected = -sit_forward(sit, 4, x, 1 - t, y)
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_swiglu_gates_by_its_first_half() -> None:
+    """w3 (SiLU(w1 x) * w2 x), as LightningDiT stores it: SiLU(1) = 1 / (1 + 1/e)."""
+    mlp = SwiGLU(1, 1)
+    mlp.load_state_dict(
+        {
+            "w12.weight": torch.tensor([[1.0], [10.0]]),
+            "w12.bias": torch.zeros(2),
+            "w3.weight": torch.tensor([[3.0]]),
+            "w3.bias": torch.tensor([0.5]),
+        }
+    )
+    assert mlp(torch.ones(1, 1, 1)).item() == pytest.approx(30 / (1 + math.exp(-1)) + 0.5)

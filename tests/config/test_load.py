@@ -47,28 +47,6 @@ def test_file_here_precedes_the_shipped_one(in_folder: Path) -> None:
         find("elsewhere/tiny", "experiments")
 
 
-@pytest.mark.parametrize(
-    ("text", "overrides", "said"),
-    [
-        ("seed: 1", ["route=2->8,2->9"], "^route: must be one value, got 2. Try tread-lab sweep e"),
-        ("sampler: 3", [], "^e.yaml: sampler: must be a mapping, got 3"),
-        ("defaults: [e]", [], "e.yaml: defaults: must be names of other files"),
-        (
-            "defaults: [tiny, bad, _self_]",
-            [],
-            r"^/.*/bad.yaml line 2: must be valid YAML, got a bracket",
-        ),
-    ],
-)
-def test_wrong_file_is_one_line(
-    in_folder: Path, text: str, overrides: list[str], said: str
-) -> None:
-    Path("bad.yaml").write_text("model: [\n")
-    Path("e.yaml").write_text(text)
-    with pytest.raises(UserError, match=said):
-        load_experiment("e.yaml", overrides)
-
-
 def test_file_is_merged_over_its_defaults(in_folder: Path) -> None:
     Path("a.yaml").write_text("model: DiT-S/2\nprocess: {kind: flow, time: uniform}\nseed: 3\n")
     Path("b.yaml").write_text("defaults: [a]\nprocess: {direction: 1}\ndata: {classes: 5}\n")

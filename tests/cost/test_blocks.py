@@ -8,6 +8,7 @@ from torch import nn
 
 from tread_lab import draws
 from tread_lab.config import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
+from tread_lab.cost.blocks import block_cost
 from tread_lab.cost.training import cost
 from tread_lab.routing import draw_routing
 from tread_lab.train.assemble import build_network
@@ -78,3 +79,24 @@ def test_executed_tokens_are_the_counted_ones(model: str, selection: str, rate: 
     assert tuple(seen) == cost(spec).tokens
     unit = {"random": 1, "rows": 8, "structured": 1}[selection]
     assert seen[1] == 64 - unit * int(64 // unit * rate)
+
+
+def test_macs_are_executed_products() -> None:
+    """What is not attention or a scan, against the linear maps as hooks see them."""
+    for model in TINY:
+        spec = run(model)
+        network, n = build_network(spec).get_submodule("blocks.0"), spec.tokens
+        seen = 0
+
+        def count(module: nn.Module, inputs: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
+            nonlocal seen
+            assert isinstance(module, nn.Linear)
+            seen += out.numel() * module.in_features
+
+        for module in network.modules():
+            if isinstance(module, nn.Linear):
+                module.register_forward_hook(count)
+        network(torch.randn(1, n, 32), torch.randn(1, 32))
+        d, s = spec.model.width, spec.model.state
+        rest = {"dit": 2 * n * n * d, "rwkv": 6 * n * d, "mamba": n * 4 * d * (4 + 4 * s)}
+        assert block_cost(spec.model).macs(spec.model, n) == seen + rest[spec.model.backbone]

@@ -76,19 +76,6 @@ def test_images_are_in_order_of_latents(repa: Path) -> None:
         opened("folder", repa)
 
 
-def test_images_alone_are_samples(repa: Path) -> None:
-    samples = opened("images", repa, channels=3, size=16)
-    x_BCHW, _ = samples.take(torch.arange(5))
-    stored = samples.images(torch.arange(5))
-    assert stored is not None and not samples.preview
-    assert torch.equal(x_BCHW, stored.float() / 127.5 - 1)
-    assert torch.equal(samples.pixels(x_BCHW), stored)
-    half = opened("images", repa, channels=3, size=16, scale=0.5)
-    half_BCHW, _ = half.take(torch.arange(5))
-    assert torch.equal(half_BCHW, x_BCHW * 0.5) and half.fingerprint != samples.fingerprint
-    assert torch.equal(half.pixels(half_BCHW), stored)
-
-
 def test_images_of_16_bits_are_refused(tmp_path: Path) -> None:
     levels = np.linspace(0, 65_535, 64).reshape(8, 8).astype(np.uint16)
     (tmp_path / "a").mkdir()

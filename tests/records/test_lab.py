@@ -26,19 +26,6 @@ READERS: dict[str, Callable[[RunFolder], object]] = {
 }
 
 
-def test_root_takes_precedence_over_variable(
-    in_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert Lab.at().root == in_folder / "lab" and Lab.at("x").root == in_folder / "x"
-    monkeypatch.setenv("TREAD_LAB_ROOT", "/y")
-    assert (Lab.at().root, Lab.at("x").root) == (Path("/y"), in_folder / "x")
-    with pytest.raises(UserError, match=r"/x is no such folder"):
-        Lab.existing("x")
-    (in_folder / "x").touch()
-    with pytest.raises(UserError, match="/x is a file"):
-        Lab.existing("x")
-
-
 def test_parent_by_name_becomes_its_spec(lab: Lab) -> None:
     spec = tiny()
     lab.run_of(spec).create(spec)

@@ -25,7 +25,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Devices((NEW,))
 
     monkeypatch.setattr(Devices, "here", staticmethod(here))
-    monkeypatch.setattr(launch, "gpus", lambda: [None, None])
+    monkeypatch.setattr(launch, "visible_gpus", lambda: [None, None])
     monkeypatch.setattr(hardware, "usable_cpus", lambda: 16.5)  # the rest are other containers'
     return asked
 
@@ -78,6 +78,6 @@ def test_runs_share_cores_and_gpus(
 def test_impossible_resources_are_refused(
     gpus: int, made: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "gpus", lambda: [None] * gpus)
+    monkeypatch.setattr(launch, "visible_gpus", lambda: [None] * gpus)
     with pytest.raises(UserError, match=f"^{said}"):
         devices_of("ray", RunResources(**made))

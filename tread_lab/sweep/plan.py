@@ -264,8 +264,8 @@ def pending_tasks(plan: Plan, lab: Lab) -> list[Task]:
     if plan.search_spec is None:
         return plan.open_tasks(lab)
     cells = _suggested_cells(plan, lab)
-    suggested = set(map(repr, cells))
-    later = [cell for cell in plan.space if repr(cell) not in suggested]
+    tried, turns = Counter(map(repr, cells)), plan.most // len(plan.space)
+    later = [cell for turn in range(turns) for cell in plan.space if tried[repr(cell)] <= turn]
     missing = max(plan.search_spec.trials - len(cells), 0)
     every = max(len(later) // missing, 1) if missing else 1
     cells += later[::every][:missing]

@@ -15,7 +15,7 @@ from tests.sweep.plans import DEEP, plan_of, tiny
 from tread_lab.config.errors import UserError
 from tread_lab.config.sweep import SearchSpec
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.plan import Plan, store_plan
+from tread_lab.sweep.plan import Plan, pending_tasks, store_plan
 from tread_lab.sweep.search_space import Space
 from tread_lab.sweep.suggest import (
     Observation,
@@ -66,6 +66,7 @@ def test_gp_finds_the_best_cell_early() -> None:
 
 
 def test_map_asks_for_seeds_of_leading_cells(lab: Lab) -> None:
+    assert len(pending_tasks(planned(sampler="map", trials=50), lab)) == 50 + 2  # 36 cells twice
     searched(lab, planned(sampler="map", trials=24, startup=8), diverges="0")
     counts = Counter((cell["start"], cell["end"]) for cell in cells(lab))
     twice = [place for place, count in counts.items() if count > 1]
