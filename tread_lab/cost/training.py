@@ -352,8 +352,7 @@ def report(spec: RunSpec) -> dict[str, Any]:
     """Return everything about the cost of `spec` as plain values, for JSON.
 
     `learn_sigma` repeats parameters and MACs for an output of twice the channels, the convention
-    of the original DiT. `resolutions` repeats MACs and speed-up at one, two and four times the
-    image's side.
+    of the original DiT.
     """
     this, dit = cost(spec), cost(spec, learn_sigma=True)
     return {
@@ -364,7 +363,6 @@ def report(spec: RunSpec) -> dict[str, Any]:
         **_sizes(this),
         "learn_sigma": _sizes(dit),
         "speedup": this.speedup,
-        "resolutions": [_at_scale(spec, scale) for scale in (1, 2, 4)],
         "train_flops_per_image": this.step.flops,
         "train_flops_per_image_dense": cost(spec.dense()).step.flops,
         "train_images": this.images,
@@ -381,7 +379,7 @@ def table(spec: RunSpec) -> list[tuple[str, str]]:
     this, compiled = cost(spec), cost(spec, compiled=True).memory_bytes
     named = [f"{route.in_full} at rate {route.rates}" for route in spec.routes]
     routes = ", ".join(named) or "none (dense)"
-    rows = [
+    return [
         ("model", spec.model.name),
         ("routes", routes),
         *([] if str(spec.bypass) == "route" else [("bypass", str(spec.bypass))]),
@@ -395,11 +393,7 @@ def table(spec: RunSpec) -> list[tuple[str, str]]:
         *([("teacher", f"{this.teacher:,}, an average")] if this.teacher else []),
         ("forward, dense", f"{this.dense.network / 1e9:,.3f} GMAC"),
         ("forward, routed", f"{this.routed.network / 1e9:,.3f} GMAC"),
-    ]
-    for at in (_at_scale(spec, scale) for scale in (1, 2, 4)):
-        rows.append((f"speed-up at {at['tokens']:,} tokens", f"{at['speedup']:.3f}x at most"))
-    return [
-        *rows,
+        ("speed-up", f"{this.speedup:.3f}x at most"),
         ("training", f"{this.step.flops / 1e12:.4g} TFLOP/image"),
         ("training, all", f"{this.images:,} images, {this.train_flops:.3e} FLOP"),
         ("checkpoint", amount(this.checkpoint_bytes)),
@@ -416,15 +410,6 @@ def _sizes(run_cost: Cost) -> dict[str, int]:
         "dense_macs": run_cost.dense.network,
         "routed_macs": run_cost.routed.network,
     }
-
-
-def _at_scale(spec: RunSpec, scale: int) -> dict[str, Any]:
-    """Return MACs and speed-up of the same network on images of `scale` times the side."""
-    data = dataclasses.replace(spec.data, size=scale * spec.data.size)
-    run_cost = cost(dataclasses.replace(spec, data=data, init_from=None))
-    tokens = spec.tokens * scale * scale
-    macs = {"dense_macs": run_cost.dense.network, "routed_macs": run_cost.routed.network}
-    return {"tokens": tokens, **macs, "speedup": run_cost.speedup}
 
 
 def _runs(tokens: tuple[int, ...]) -> str:
