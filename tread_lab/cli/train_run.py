@@ -27,8 +27,8 @@ from tread_lab.cli.progress import tasks_progress
 from tread_lab.cli.show_status import show_run
 from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import decode_evaluations
-from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.load import load_experiment
+from tread_lab.config.sweep import check_treatments, ema_notices
 from tread_lab.hardware import Devices, check_precisions
 from tread_lab.hardware import gpus as visible_gpus
 from tread_lab.records.lab import Lab

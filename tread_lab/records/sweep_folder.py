@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
-from tread_lab.config.cell import AnySpec, Cell, Spec, Tree, Trial
 from tread_lab.config.errors import UserError
-from tread_lab.config.labels import cell_label
+from tread_lab.config.labels import AnySpec, Cell, Spec, Tree, Trial, cell_label
 from tread_lab.records.durable import modified, read_json, write_json
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import append_line, read_lines
