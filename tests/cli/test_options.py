@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tread_lab.cli.options import resources_of
+from tread_lab.cli.launch import resources_of
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,6 @@ def test_runs_take_a_gpu_if_present(
     expected: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tread_lab.hardware.gpus", lambda: [None] * here)
+    monkeypatch.setattr("tread_lab.cli.launch.visible_gpus", lambda: [None] * here)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert resources_of(device, 1, gpus, None, 1, ray=False).gpus == expected

@@ -1,4 +1,4 @@
-"""The commands that make, check and measure data sets; torch is imported where they work."""
+"""The commands that make, check and measure data sets."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+from tread_lab.cli.console import answers, say, show_pairs, table
 from tread_lab.cli.options import (
     DONE,
     UNFINISHED,
@@ -20,11 +21,29 @@ from tread_lab.cli.options import (
     SkipDamaged,
     Source,
 )
-
-if TYPE_CHECKING:
-    from tread_lab.data.images import Images as OpenedImages
-    from tread_lab.data.measure import Measured
-    from tread_lab.data.pack import Steps
+from tread_lab.cli.progress import with_progress
+from tread_lab.config.data import SD_SCALE
+from tread_lab.config.metrics import INCEPTION
+from tread_lab.config.units import amount, counted, span
+from tread_lab.data.autoencoder import Encoder
+from tread_lab.data.content import sha256
+from tread_lab.data.encode import Stored
+from tread_lab.data.encode import encode as encode_steps
+from tread_lab.data.images import Images as OpenedImages
+from tread_lab.data.images import open_images
+from tread_lab.data.latents import read_manifest, renew_manifest
+from tread_lab.data.measure import Measured, faults, measure
+from tread_lab.data.pack import Steps, source_of
+from tread_lab.data.pack import pack as pack_steps
+from tread_lab.data.source import open_store
+from tread_lab.data.statistics import OURS, Statistics, write_statistics
+from tread_lab.evaluate.extraction import Extraction
+from tread_lab.evaluate.fidelity import inception_weights
+from tread_lab.evaluate.references import write_reference
+from tread_lab.hardware import gpus
+from tread_lab.records.durable import writing
+from tread_lab.train.device import pick
+from tread_lab.train.precision import matrix_products
 
 EDM_DEVIATION = 0.5  # sigma_data
 SD_CHANNELS = 4  # of the SD autoencoder, which made what EDM2, REPA and TREAD's code store
@@ -72,14 +91,6 @@ def encode(
 
     Example: tread-lab data encode imagenet/train latents --autoencoder sd-vae-ft-ema --flips
     """
-    from tread_lab.data.autoencoder import Encoder
-    from tread_lab.data.encode import Stored
-    from tread_lab.data.encode import encode as encode_steps
-    from tread_lab.data.images import open_images
-    from tread_lab.hardware import gpus
-    from tread_lab.train.device import pick
-    from tread_lab.train.precision import matrix_products
-
     opened = open_images(images, captions, limit)
     encoder = Encoder(autoencoder, range=pixels)
     dtype: Literal["float16", "float32"] = "float32" if fp32 else "float16"
@@ -115,9 +126,6 @@ def pack(
 
     Example: tread-lab data pack tars latents
     """
-    from tread_lab.data.pack import pack as pack_steps
-    from tread_lab.data.pack import source_of
-
     show_steps(pack_steps(source or source_of(path), path, out, batch=batch), "samples")
     show_packed(out, as_json=as_json)
     return DONE
@@ -134,11 +142,6 @@ def verify(
 
     Example: tread-lab data verify latents --classes 1000
     """
-    from tread_lab.cli.console import say
-    from tread_lab.config.units import counted
-    from tread_lab.data.measure import faults
-    from tread_lab.data.pack import source_of
-
     found = []
     for fault in faults(source or source_of(path), path, classes=classes):
         found.append(fault)
@@ -161,14 +164,6 @@ def stats(
 
     Example: tread-lab data stats latents --write
     """
-    from tread_lab.cli.console import say
-    from tread_lab.data.latents import renew_manifest
-    from tread_lab.data.measure import measure
-    from tread_lab.data.pack import source_of
-    from tread_lab.data.source import open_store
-    from tread_lab.data.statistics import OURS, Statistics, write_statistics
-    from tread_lab.records.durable import writing
-
     measured = measure(open_store(source or source_of(path), path))
     show_measured(measured, as_json=as_json)
     if write:
@@ -197,16 +192,6 @@ def reference(
 
     Example: tread-lab data reference imagenet/train ours.npz --size 256
     """
-    from tread_lab.cli.console import show_pairs
-    from tread_lab.config.metrics import INCEPTION
-    from tread_lab.data.content import sha256
-    from tread_lab.data.images import open_images
-    from tread_lab.evaluate.extraction import Extraction
-    from tread_lab.evaluate.fidelity import inception_weights
-    from tread_lab.evaluate.references import write_reference
-    from tread_lab.train.device import pick
-    from tread_lab.train.precision import matrix_products
-
     inception_weights()  # before a million images are listed
     real = open_images(images, limit=limit)
     show_images(real, images)
@@ -234,8 +219,6 @@ def reference(
 
 def show_images(images: OpenedImages, where: Path) -> None:
     """Print how many images were found."""
-    from tread_lab.cli.console import say
-
     say(f"{len(images.names):,} images of {len(images.classes):,} classes in {where}")
 
 
@@ -244,17 +227,12 @@ def show_steps(steps: Iterator[Steps], noun: str) -> int:
 
     There is no step where all was there before.
     """
-    from tread_lab.cli.progress import with_progress
-
     _, last = with_progress(steps, noun)
     return last.damaged if last is not None else 0
 
 
 def show_packed(folder: Path, *, as_json: bool) -> None:
     """Print what a packed data set holds, and its settings for an experiment."""
-    from tread_lab.config.units import amount, counted
-    from tread_lab.data.latents import read_manifest
-
     manifest: Any = read_manifest(folder)
     assert manifest is not None
     if as_json:
@@ -274,8 +252,6 @@ def show_packed(folder: Path, *, as_json: bool) -> None:
 
 def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `data` in an experiment that trains on a packed data set."""
-    from tread_lab.config.data import SD_SCALE
-
     channels, side, _ = manifest["latent"]
     made_with = manifest["made_with"]
     settings = {"source": "latents", "path": folder, "channels": channels, "size": side}
@@ -296,9 +272,6 @@ def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def show_measured(measured: Measured, *, as_json: bool) -> None:
     """Print what a data set holds, unscaled, and the scales for EDM and for flow matching."""
-    from tread_lab.cli.console import answers, table
-    from tread_lab.config.units import counted, span
-
     scales = {"edm": measured.scale_for(EDM_DEVIATION), "flow": measured.scale_for(1.0)}
     if as_json:
         tree = {**vars(measured), "scale": scales}

@@ -6,11 +6,21 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import torch
 
 from tread_lab.cli.console import metrics_line
-from tread_lab.cli.options import DONE, check_device
+from tread_lab.cli.options import (
+    DONE,
+    AsJson,
+    Device,
+    GpusTogether,
+    ProcessesTogether,
+    Root,
+    Threads,
+    check_device,
+)
 from tread_lab.cli.progress import with_progress
 from tread_lab.cli.train_run import together
 from tread_lab.config.decode import encode
@@ -40,19 +50,33 @@ from tread_lab.train.device import pick
 Measurements = list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]
 
 
-def evaluate_runs(
-    name: str,
-    evaluations: Sequence[str],
-    reference: str | None,
+def evaluate(
+    name: Annotated[str, "a sweep, or the start of a run's signature"],
+    evaluations: Annotated[
+        Sequence[str],
+        'e.g. fd@5k "fd@1k at 250, 50%%, end" "{heldout_loss: {images: 64}}" (default: the'
+        " evaluations of the plan); sampler.steps=20 sampler.guidance=2 say how images are"
+        " generated",
+        {"nargs": "*"},
+    ] = (),
     *,
-    device: str | None,
-    threads: int,
-    gpus: int | None,
-    processes: int | None,
-    as_json: bool,
-    root: str | None,
+    reference: Annotated[
+        str | None,
+        "statistics to compare with, e.g. fid@50k --reference imagenet256: a name, an .npz as"
+        " ADM's evaluator reads it, or heldout (default: as measured so far)",
+        {"metavar": "NAME|FILE"},
+    ] = None,
+    device: Device = None,
+    threads: Threads = 1,
+    gpus: GpusTogether = None,
+    processes: ProcessesTogether = None,
+    as_json: AsJson = False,
+    root: Root = None,
 ) -> int:
-    """Measure the runs of a sweep, or one run; return the exit code."""
+    """Measure trained runs.
+
+    Example: tread-lab evaluate route_placement fd@5k
+    """
     check_device(device)
     lab = Lab.at(root) if RunFolder(Path(name)).exported else Lab.existing(root)
     torch.set_num_threads(threads)

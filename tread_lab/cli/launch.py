@@ -7,10 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tread_lab.cli.console import answers, notices, say
-from tread_lab.cli.options import DONE, INTERRUPTED, UNFINISHED
+from tread_lab.cli.options import (
+    DONE,
+    INTERRUPTED,
+    UNFINISHED,
+    AsJson,
+    Concurrent,
+    Cpus,
+    Device,
+    HangTimeout,
+    Overrides,
+    Processes,
+    Root,
+    SweepFile,
+    SweepName,
+    Tracker,
+    check_device,
+)
 from tread_lab.cli.show_plan import show_plan, show_power
 from tread_lab.cli.show_status import show_unfinished
 from tread_lab.config.errors import Unavailable, UserError
@@ -20,6 +36,7 @@ from tread_lab.config.load import load_sweep
 from tread_lab.config.metrics import OWN_FEATURES, by_extractor
 from tread_lab.config.units import counted
 from tread_lab.hardware import Devices, check_precisions
+from tread_lab.hardware import gpus as visible_gpus
 from tread_lab.records.early_stopping import EarlyStopping
 from tread_lab.records.lab import Lab
 from tread_lab.records.stored_plan import plan_text
@@ -51,40 +68,50 @@ if TYPE_CHECKING:
     from tread_lab.sweep.runner import Runner
 
 
-def launch(
-    file: str,
-    overrides: Sequence[str],
-    resources: RunResources,
+def sweep(
+    file: SweepFile,
+    overrides: Overrides = (),
     *,
-    only_plan: bool,
-    power: bool,
-    retry_failed: bool,
-    executor: str,
-    name: str | None,
-    tracker: str,
-    hang_timeout: float | None,
-    as_json: bool,
-    root: str | None,
+    plan: Annotated[bool, "print the plan and stop"] = False,
+    power: Annotated[bool, "the plan with the smallest gap that 2 to 10 seeds detect"] = False,
+    retry_failed: Annotated[bool, "run all failed runs again"] = False,
+    executor: Annotated[Literal["ray", "inline"], "what carries the runs out (ray)"] = "ray",
+    gpus: Annotated[
+        float | None, "GPUs per run, or a share such as 0.5 (default: 1 if there is a GPU)"
+    ] = None,
+    name: SweepName = None,
+    tracker: Tracker = "mlflow",
+    cpus: Cpus = 1,
+    processes: Processes = 1,
+    concurrent: Concurrent = None,
+    device: Device = None,
+    hang_timeout: HangTimeout = None,
+    as_json: AsJson = False,
+    root: Root = None,
 ) -> int:
-    """Plan a sweep, run what is open, draw and rank; return the exit code."""
+    """Plan and run a sweep file.
+
+    Example: tread-lab sweep route_placement.yaml --plan
+    """
     check_tracker(tracker)
+    resources = resources_of(device, cpus, gpus, concurrent, processes, ray=executor == "ray")
     lab = Lab.at(root)
     file_name, spec, experiment = load_sweep(file, overrides)
     devices = devices_of(executor, resources)
     digests = DataDigests(lab, say).named
-    plan = plan_sweep(lab, name or file_name, spec, experiment, devices, digests, say=say)
-    possible = plan.possible_tasks
+    made = plan_sweep(lab, name or file_name, spec, experiment, devices, digests, say=say)
+    possible = made.possible_tasks
     if all(task.spec.data.is_embedded or task.spec.data.digest for task in possible):
-        check_edit(lab.sweep(plan.name), plan)  # else its runs have other names
+        check_edit(lab.sweep(made.name), made)  # else its runs have other names
     check_precisions((precision for task in possible for precision in _precisions(task)), devices)
-    begun = started_tasks(plan, lab)
+    begun = started_tasks(made, lab)
     retried = failed(lab, begun) if retry_failed else []
     if retry_failed:
         say(f"running {counted(len(retried), 'failed run')} again" if retried else "no run failed")
-    pending = pending_tasks(plan, lab)
+    pending = pending_tasks(made, lab)
     tasks, runs = {t.run: t for t in (*begun, *pending)}, {t.run for t in (*pending, *retried)}
     open_tasks = [task for run, task in tasks.items() if run in runs]
-    if not only_plan:
+    if not (plan or power):
         runner = make_runner(
             executor,
             resources,
@@ -93,7 +120,7 @@ def launch(
         )
         return _drive(
             lab,
-            plan,
+            made,
             open_tasks,
             devices,
             runner,
@@ -106,12 +133,32 @@ def launch(
 
         say(*missing_files(open_tasks))
     if as_json:
-        print(plan_text(plan_with_costs(plan)), end="")
+        print(plan_text(plan_with_costs(made)), end="")
     else:
-        show_plan(answers, plan, lab, open_tasks, devices)
+        show_plan(answers, made, lab, open_tasks, devices)
         if power:
             show_power(answers, lab, {task.spec.model.name for task in possible})
     return DONE
+
+
+def resources_of(
+    device: str | None,
+    cpus: int,
+    gpus: float | None,
+    concurrent: int | None,
+    processes: int,
+    *,
+    ray: bool,
+) -> RunResources:
+    """Return what each run of a sweep has: by default a GPU if its device or this machine has one.
+
+    Raises:
+        UserError: as `check_device`, or the numbers do not fit one another.
+    """
+    check_device(device, ray=ray)
+    if gpus is None:
+        gpus = float(bool(visible_gpus()) if device is None else device.startswith("cuda"))
+    return RunResources(device, cpus, gpus, concurrent, processes)
 
 
 def _drive(

@@ -1,8 +1,9 @@
-"""The command line: parse the arguments, then run the command; `--help` is instant."""
+"""The command line: parse the arguments, then import and run the command they name."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import inspect
 import os
 import signal
@@ -13,19 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import tread_lab
-from tread_lab.cli.data_commands import encode, pack, reference, stats, verify
-from tread_lab.cli.lab_commands import (
-    dashboard,
-    export,
-    figures,
-    report,
-    rm,
-    status,
-    sync,
-    ui,
-)
 from tread_lab.cli.options import EXIT_CODES, INTERRUPTED, arguments
-from tread_lab.cli.run_commands import cost, evaluate, slurm, sweep, train
 from tread_lab.config.errors import UserError
 
 # Flags of other tools -> what does the same here.
@@ -49,25 +38,31 @@ _HINTS = {
 }
 _NAME = "command name"  # no option has a space in its name
 
-COMMANDS: Mapping[str, Callable[..., int]] = {
-    "sweep": sweep,
-    "train": train,
-    "evaluate": evaluate,
-    "status": status,
-    "figures": figures,
-    "report": report,
-    "dashboard": dashboard,
-    "ui": ui,
-    "sync": sync,
-    "cost": cost,
-    "data encode": encode,
-    "data pack": pack,
-    "data verify": verify,
-    "data stats": stats,
-    "data reference": reference,
-    "export": export,
-    "submit slurm": slurm,
-    "rm": rm,
+COMMANDS: Mapping[str, tuple[str, str]] = {  # the module of each, and its help
+    "sweep": ("launch", "Plan and run a sweep file"),
+    "train": ("train_run", "Train one run, its parents first, and measure it"),
+    "evaluate": ("evaluate_runs", "Measure trained runs"),
+    "status": ("commands", "Show what is done, running, failed"),
+    "figures": ("commands", "Draw the paper's figures, and print their paths"),
+    "report": ("commands", "Write one HTML file about a sweep, or about two side by side"),
+    "dashboard": ("commands", "Follow sweeps in the browser"),
+    "ui": ("commands", "Open the MLflow pages of this lab"),
+    "sync": ("commands", "Rebuild the MLflow store from the records"),
+    "cost": ("commands", "Compute parameters, MACs, FLOPs, speed-up"),
+    "data encode": ("data_commands", "Encode images into packed latents"),
+    "data pack": ("data_commands", "Pack latents of any source into arrays"),
+    "data verify": ("data_commands", "Find every fault of a data set, a line for each"),
+    "data stats": ("data_commands", "Count classes, measure channels, find the scale"),
+    "data reference": (
+        "data_commands",
+        "Write statistics of real images, which FID compares with",
+    ),
+    "export": ("commands", "Write a run's EMA weights"),
+    "submit slurm": (
+        "commands",
+        "Print a sweep's batch file for sbatch; its job starts again until the sweep is complete",
+    ),
+    "rm": ("commands", "Remove a sweep or a run (dry run unless --yes)"),
 }
 GROUPS = {
     "data": "Make, check and measure data sets",
@@ -106,10 +101,9 @@ def main(words: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, _stop)
     try:
         options = vars(parse(words))
-        return COMMANDS[options.pop("command")](**options)
+        return command(options.pop("command"))(**options)
     except UserError as error:
-        for line in error.args:
-            print(f"tread-lab: {line}", file=sys.stderr)
+        print(f"tread-lab: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("tread-lab: interrupted", file=sys.stderr)
@@ -131,13 +125,21 @@ def run() -> None:
     sys.exit(main())
 
 
+def command(name: str) -> Callable[..., int]:
+    """Import the function of a command, which has the last word of its name."""
+    module = importlib.import_module(f"tread_lab.cli.{COMMANDS[name][0]}")
+    found: Callable[..., int] = getattr(module, name.split()[-1])
+    return found
+
+
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of one command; overrides may stand before, between and after its flags.
 
     Raises:
         UserError: an argument is unknown, missing or malformed.
     """
-    parser = _parser()
+    words = sys.argv[1:] if words is None else words
+    parser = _parser(words)
     options, rest = parser.parse_known_args(words)
     options.command = vars(options).pop(_NAME)  # `data encode` for a command of a group
     unknown = [word for word in rest if word.startswith("-") or "=" not in word]
@@ -151,7 +153,11 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of all commands, with the arguments of the one that the words begin with.
+
+    The others are not imported.
+    """
     codes = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())
     parser = _Parser(
         prog="tread-lab",
@@ -164,17 +170,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=text)
     kinds = parser.add_subparsers(metavar="COMMAND", required=True)
     groups: dict[str, Any] = {"": kinds}
-    for name, command in COMMANDS.items():
-        text, _, example = inspect.cleandoc(command.__doc__ or "").partition("\n\nExample: ")
+    for name, (_, text) in COMMANDS.items():
         group_name, _, own_name = name.rpartition(" ")
         if group_name not in groups:
             about = GROUPS[group_name]
             group = kinds.add_parser(group_name, help=about, description=about)
             groups[group_name] = group.add_subparsers(metavar="COMMAND", required=True)
-        subparser = groups[group_name].add_parser(
-            own_name, help=text.rstrip("."), description=text, epilog=f"example: {example}"
-        )
+        subparser = groups[group_name].add_parser(own_name, help=text, description=f"{text}.")
         subparser.set_defaults(**{_NAME: name})
-        for argument, settings in arguments(command):
-            subparser.add_argument(argument, **settings)
+        if name.split() == list(words[: len(name.split())]):
+            asked = command(name)
+            _, _, subparser.epilog = inspect.cleandoc(asked.__doc__ or "").partition("\n\n")
+            for argument, settings in arguments(asked):
+                subparser.add_argument(argument, **settings)
     return parser

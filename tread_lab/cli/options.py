@@ -13,14 +13,13 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+from tread_lab.config.decode import encode
 from tread_lab.config.errors import UserError
-
-if TYPE_CHECKING:
-    from tread_lab.config.run import RunSpec
-    from tread_lab.config.sweep import Experiment
-    from tread_lab.sweep.resources import RunResources
+from tread_lab.config.fields import run_of
+from tread_lab.config.run import RunSpec
+from tread_lab.config.sweep import Experiment
 
 DONE = 0
 UNFINISHED = 1
@@ -135,9 +134,6 @@ def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float |
     Raises:
         UserError: the rate is outside [0, 1), or a rate is given and the run has no route.
     """
-    from tread_lab.config.decode import encode
-    from tread_lab.config.fields import run_of
-
     tree = {**experiment.run, "routes": routes} if routes else dict(experiment.run)
     if rate is None:
         return run_of(tree)
@@ -172,26 +168,3 @@ def check_device(device: str | None, *, ray: bool = False) -> None:
             f"--device: must be cpu or cuda under Ray, got {device}. Try"
             f" CUDA_VISIBLE_DEVICES={number} with --device cuda."
         )
-
-
-def resources_of(
-    device: str | None,
-    cpus: int,
-    gpus: float | None,
-    concurrent: int | None,
-    processes: int,
-    *,
-    ray: bool,
-) -> RunResources:
-    """Return what each run of a sweep has: by default a GPU if its device or this machine has one.
-
-    Raises:
-        UserError: as `check_device`, or the numbers do not fit one another.
-    """
-    from tread_lab.hardware import gpus as visible_gpus
-    from tread_lab.sweep.resources import RunResources
-
-    check_device(device, ray=ray)
-    if gpus is None:
-        gpus = float(bool(visible_gpus()) if device is None else device.startswith("cuda"))
-    return RunResources(device, cpus, gpus, concurrent, processes)

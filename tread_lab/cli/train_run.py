@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 from tread_lab.cli.console import say
-from tread_lab.cli.options import DONE, INTERRUPTED, UNFINISHED, check_device, run_spec
+from tread_lab.cli.options import (
+    DONE,
+    INTERRUPTED,
+    UNFINISHED,
+    Device,
+    GpusTogether,
+    HangTimeout,
+    Overrides,
+    ProcessesTogether,
+    Rate,
+    Root,
+    Routes,
+    Threads,
+    check_device,
+    run_spec,
+)
 from tread_lab.cli.progress import tasks_progress
 from tread_lab.cli.show_status import show_run
 from tread_lab.config.errors import UserError
@@ -27,21 +43,24 @@ from tread_lab.sweep.task import ListQueue, Task, failed, is_complete, reopen, w
 from tread_lab.train.ranks import Processes
 
 
-def train_run(
-    experiment: str,
-    overrides: Sequence[str],
+def train(
+    experiment: Annotated[str, "a path, or the name of a shipped file or of one in ./experiments"],
+    overrides: Overrides = (),
     *,
-    retry_failed: bool,
-    route: Sequence[str] | None,
-    rate: float | None,
-    device: str | None,
-    threads: int,
-    gpus: int | None,
-    processes: int | None,
-    hang_timeout: float | None,
-    root: str | None,
+    retry_failed: Annotated[bool, "run it again if it has failed"] = False,
+    route: Routes = None,
+    rate: Rate = None,
+    device: Device = None,
+    threads: Threads = 1,
+    gpus: GpusTogether = None,
+    processes: ProcessesTogether = None,
+    hang_timeout: HangTimeout = None,
+    root: Root = None,
 ) -> int:
-    """Train one run, its parents first, and measure it; return the exit code."""
+    """Train one run, its parents first, and measure it.
+
+    Example: tread-lab train tiny --route "2->8" train.steps=500
+    """
     check_device(device)
     worker = WorkerInfo(hang_timeout=hang_timeout, processes=together(gpus, processes, device))
     runner = InlineRunner(device=device, threads=threads, worker=worker)

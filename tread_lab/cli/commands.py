@@ -1,15 +1,34 @@
-"""The commands about what a lab holds: its state, removals, views and exports."""
+"""The commands that train and measure nothing; each imports what it needs while it runs."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from tread_lab.cli.options import DONE, AsJson, Host, OneSweep, Root
+from tread_lab.cli.options import (
+    DONE,
+    AsJson,
+    Concurrent,
+    Cpus,
+    HangTimeout,
+    Host,
+    OneSweep,
+    Overrides,
+    Processes,
+    Rate,
+    Root,
+    Routes,
+    SweepFile,
+    SweepName,
+    Tracker,
+    run_spec,
+)
 from tread_lab.config.errors import UserError
 from tread_lab.records.lab import Lab
 
+_SLURM = Path(__file__).with_name("slurm.sh")
 Named = "a sweep, or the start of a run's signature"
 
 
@@ -182,4 +201,126 @@ def export(
 
     for file, size in write_export(Lab.existing(root).known_run(name), out, step=step).items():
         print(f"{out / file}: {amount(size)}")
+    return DONE
+
+
+def cost(
+    experiment: Annotated[
+        str | None, "a base run (default: tiny; b2_imagenet256 with --model)"
+    ] = None,
+    overrides: Overrides = (),
+    *,
+    model: Annotated[str | None, "e.g. DiT-XL/2 (default: the model of the experiment)"] = None,
+    route: Routes = None,
+    rate: Rate = None,
+    as_json: AsJson = False,
+) -> int:
+    """Compute parameters, MACs, FLOPs, speed-up.
+
+    Example: tread-lab cost --route "2->B-4"
+    """
+    from tread_lab.cli.console import show_pairs
+    from tread_lab.config.load import load_experiment
+    from tread_lab.cost.report import report, table
+    from tread_lab.sweep.plan import with_whole_parents
+
+    if experiment and ("=" in experiment or experiment.startswith("~")):
+        overrides, experiment = [experiment, *overrides], None
+    lightning = (model or "").startswith("LightningDiT")  # of latents 32x16x16
+    of_model = "lightning_xl1_imagenet256" if lightning else "b2_imagenet256"
+    name = experiment or (of_model if model else "tiny")
+    named_model = [f"model={model}"] if model else []
+    loaded = with_whole_parents(load_experiment(name, [*overrides, *named_model]), Lab.at())
+    spec = run_spec(loaded, route, rate)
+    if as_json:
+        print(json.dumps(report(spec), indent=1))
+    else:
+        show_pairs([("experiment", f"{name}, {spec.tokens} tokens"), *table(spec)])
+    return DONE
+
+
+def slurm(
+    file: SweepFile,
+    overrides: Overrides = (),
+    *,
+    nodes: Annotated[int, "nodes of the job (1)"] = 1,
+    gpus: Annotated[int, "GPUs of each node; 0: none", {"type": int, "metavar": "N"}],
+    time: Annotated[str, "time of the job, as Slurm writes it: 12:00:00"],
+    cores: Annotated[int | None, "CPU cores of each node (default: what its runs need)"] = None,
+    gpus_per_run: Annotated[
+        float | None, "GPUs per run, or a share such as 0.5 (default: 1 where nodes have GPUs)"
+    ] = None,
+    margin: Annotated[int, "stop so many seconds before the time is up (300)"] = 300,
+    resubmit: Annotated[
+        bool, "submit a new job each time, where requeueing is not allowed"
+    ] = False,
+    name: SweepName = None,
+    tracker: Tracker = "mlflow",
+    cpus: Cpus = 1,
+    processes: Processes = 1,
+    concurrent: Concurrent = None,
+    hang_timeout: HangTimeout = None,
+    root: Root = None,
+) -> int:
+    """Print a sweep's batch file for sbatch; its job starts again until the sweep is complete.
+
+    Example: tread-lab submit slurm route_placement.yaml --nodes 2 --gpus 8 --time 12:00:00
+    """
+    import shlex
+    import sys
+
+    from tread_lab.config.load import find, load_sweep
+    from tread_lab.cost.training import cost as cost_of
+    from tread_lab.hardware import AMPERE
+    from tread_lab.sweep.expand import expand
+    from tread_lab.sweep.resources import RunResources
+
+    file_name, sweep, experiment = load_sweep(file, overrides)
+    facts = {"device": {"type": "cuda", "precisions": [*AMPERE]}}
+    expand(sweep, experiment, facts, lambda spec: cost_of(spec).train_flops)
+    lab = Lab.at(root).root
+    share = float(gpus > 0) if gpus_per_run is None else gpus_per_run
+    resources = RunResources(cpus=cpus, gpus=share, processes=processes)
+    runs = max(1, int(gpus / share)) if share else 1
+    asked = [
+        f"--job-name={name or file_name}",
+        f"--nodes={nodes}",
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={cores or runs * resources.cores:g}",
+        *([f"--gres=gpu:{gpus}"] if gpus else []),
+        f"--time={time}",
+        "--no-requeue" if resubmit else "--requeue",
+        f"--chdir={Path.cwd()}",
+        "--open-mode=append",
+    ]
+    variables = {
+        "python": sys.executable,
+        "lab": lab,
+        "gpus": gpus,
+        "margin": margin,
+        "resubmit": "yes" if resubmit else "no",
+    }
+    options = {
+        "executor": "ray",
+        "gpus": f"{share:g}",
+        "device": None if share else "cpu",
+        "name": name,
+        "tracker": tracker,
+        "cpus": cpus,
+        "processes": processes,
+        "concurrent": concurrent,
+        "hang-timeout": hang_timeout,
+        "root": lab,
+    }
+    driver = ["sweep", str(find(file, "sweeps", "experiments")), *overrides]
+    driver += [f"--{key}={value}" for key, value in options.items() if value is not None]
+    lines = [
+        "#!/bin/bash",
+        *(f"#SBATCH {shlex.quote(word)}" for word in asked),
+        "",
+        *(f"{key}={shlex.quote(str(value))}" for key, value in variables.items()),
+        f"sweep=({shlex.join(driver)})",
+        "",
+    ]
+    print("\n".join(lines) + _SLURM.read_text(), end="")
     return DONE
