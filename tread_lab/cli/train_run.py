@@ -57,7 +57,7 @@ def train(
     hang_timeout: HangTimeout = None,
     root: Root = None,
 ) -> int:
-    """Train one run, its parents first, and measure it.
+    """Train and evaluate one run, its parents first.
 
     Example: tread-lab train tiny --route "2->8" train.steps=500
     """
