@@ -1,4 +1,4 @@
-"""YAML 1.2 files and key=value overrides become plain trees, then specs."""
+"""YAML 1.2 files and key=value overrides become plain trees, then specs; the only door to Hydra."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Transformer
+from hydra.errors import HydraException
 
 from tread_lab.config.decode import decode, decode_value, dotted_fields
 from tread_lab.config.errors import UserError, first_line, near, placed, shown, suggest
@@ -287,7 +290,8 @@ def _single(overrides: Iterable[str], several: str) -> list[Override]:
 
 
 def _parsed(override: str) -> Override:
-    """Return an override, whose value is read as in a file; values of an axis have commas between.
+    """Return an override in Hydra's grammar; a scalar is read as in a file, and so is a value that
+    the grammar does not know, so that arrows and expressions need no quotes of their own.
 
     Raises:
         UserError: it is none; names key and remedy.
@@ -299,6 +303,13 @@ def _parsed(override: str) -> Override:
     if not equals:
         meant = near(key, dotted_fields(RunSpec))
         raise UserError(f"{key}: must be key=value" + (f". Try {meant}=VALUE." if meant else ""))
+    with contextlib.suppress(HydraException):
+        parsed = OverridesParser.create().parse_override(override)
+        if parsed.is_sweep_override() and "(" in written:  # choice(...) and range(...)
+            values = [*parsed.sweep_iterator(transformer=Transformer.identity)]
+            return Override(override, key, values, several=True)
+        if isinstance(parsed.value(), dict | list):
+            return Override(override, key, parsed.value())
     items = load_yaml(written if "(" in written else f"[{written}]", repr(override))
     several = isinstance(items, list) and len(items) > 1
     value = items if several else load_yaml(written, repr(override))
