@@ -334,7 +334,7 @@ def versus(lab: Lab, first: str, second: str) -> tuple[str, pd.DataFrame]:
     Raises:
         UserError: a sweep is unknown or unmeasured, or the two share no cell and metric.
     """
-    frames = [trials_frame(lab, lab.known_sweep(name)) for name in (first, second)]
+    frames = [trials_frame(lab, name) for name in (first, second)]
     keys = [ranking_key(frame) for frame in frames]
     metric = keys[0]
     if metric is None or metric not in frames[1]:

@@ -94,8 +94,8 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
 
 def sweep_records(lab: Lab, folder: SweepFolder) -> SweepRecords:
     """Return what all figures of a sweep are drawn from."""
-    reader = SweepReader.of(lab, folder)
-    history = history_frame(lab, folder, keys=[TRAIN_LOSS])
+    reader = SweepReader.of(lab, folder.name)
+    history = history_frame(lab, folder.name, [TRAIN_LOSS])
     return SweepRecords(lab, reader.trials(), history, reader.training(), reader.equal_steps())
 
 

@@ -23,7 +23,7 @@ from tread_lab.results import (
     trials_frame,
     without_baseline,
 )
-from tread_lab.results.ranking_table import SAMPLES, formatted, ranking
+from tread_lab.results.ranking import SAMPLES, formatted, ranking
 from tread_lab.tracking.store import shown as without_password
 
 LONGEST = 80  # characters of a reason

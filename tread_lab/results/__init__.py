@@ -30,9 +30,6 @@ from tread_lab.results.ranking import (
 from tread_lab.results.runs import (
     STEP,
     SweepReader,
-    equal_steps_frame,
-    steps_frame,
-    training_frame,
     trials_frame,
 )
 from tread_lab.results.texts import (
@@ -62,7 +59,6 @@ __all__ = [
     "best_first",
     "better_than_dense",
     "cells_frame",
-    "equal_steps_frame",
     "history_frame",
     "interval_text",
     "intervals_over",
@@ -84,9 +80,7 @@ __all__ = [
     "result_texts",
     "routed",
     "started_cells",
-    "steps_frame",
     "tied_with_best",
-    "training_frame",
     "trials_frame",
     "with_delta",
     "without_baseline",

@@ -24,7 +24,7 @@ from tread_lab.records.metric_names import (
 from tread_lab.records.run_state import RunState
 from tread_lab.results import own_metrics, ranking_caption, ranking_key
 from tread_lab.results.answer import answer
-from tread_lab.results.ranking_table import formatted, ranking, to_markdown
+from tread_lab.results.ranking import formatted, ranking, to_markdown
 from tread_lab.tracking.shown_run import ShownSweep
 
 TAG = "mlflow.sharedViewState."  # as MLflow 3.17 keeps views; another version passes over them
