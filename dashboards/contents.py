@@ -37,8 +37,7 @@ from tread_lab.records.metric_names import (
     value_text,
 )
 from tread_lab.records.run_state import RunState
-from tread_lab.records.stored_plan import StoredPlan
-from tread_lab.records.sweep_folder import hours_text
+from tread_lab.records.sweep_folder import StoredPlan, hours_text
 from tread_lab.results import (
     cells_frame,
     ranked_cells,

@@ -31,7 +31,7 @@ from tread_lab.records.metric_names import (
 )
 from tread_lab.records.run_folder import INFLUENCES, RunFolder
 from tread_lab.records.run_state import RunState, state_in_sweep, stop_reason
-from tread_lab.records.stored_plan import StoredPlan
+from tread_lab.records.sweep_folder import StoredPlan
 from tread_lab.results.cells import (
     COUNT,
     HIGH,
