@@ -17,28 +17,28 @@ NAMES = {
     1: "driver killed",
     3: "Ctrl-C, SIGTERM",
     4: "trial worker killed",
-    5: "a trial that always raises",
+    5: "trial raises",
     6: "loss not finite",
     7: "out of memory",
-    8: "node removed, later added again",
-    10: "two drivers on one sweep",
+    8: "node removed, then added",
+    10: "second driver on a sweep",
     13: "disk full",
     14: "MLflow down",
-    17: "code, data or weights changed between attempts",
-    18: "the same trial twice",
+    17: "code, data or weights changed",
+    18: "same trial in two sweeps",
     19: "hung trial",
-    23: "the time of a job is up",
+    23: "job reaches its time limit",
 }
 CODES = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
 HEAD = f"""# Faults that a sweep survives
 
-Every accepted trial reaches exactly one recorded result. A test causes each fault for real: with
-drivers and workers in processes of their own, real signals, files, servers and clusters. What is
-left is compared with the same sweep undisturbed. `make faults` runs the tests and writes this page;
-`TREAD_LAB_KILLS=200 pytest tests/faults/test_crash.py` kills a sweep at random moments.
+Every accepted trial reaches exactly one recorded result. For each fault a test with real processes,
+signals, files and clusters compares a sweep with the same sweep undisturbed. `make faults` runs the
+tests and writes this page; `TREAD_LAB_KILLS=200 pytest tests/faults/test_crash.py` kills a sweep at
+random moments.
 
-With `--hang-timeout SECONDS`, a run without a step for so long ends its process, with all stacks in
-`stacks.txt` of its folder, and starts again. `tread-lab status SWEEP` prints the last progress.
+`--hang-timeout SECONDS` ends and restarts a run that makes no step for so long, with all stacks in
+`stacks.txt` of its folder.
 
 | exit code | meaning |
 |---|---|

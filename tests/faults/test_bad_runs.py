@@ -40,8 +40,7 @@ def cases(place: Place) -> tuple[RunFolder, RunFolder]:
 
 @pytest.mark.fault(
     5,
-    survived="tried twice, then failed with its traceback; the others go on; exit code 1; only the"
-    " failed trial is run again, and ends well",
+    survived="two attempts, then failed with its traceback; other runs continue; exit code 1",
 )
 def test_run_that_always_raises_fails(place: Place) -> None:
     place.write(CASES % "{train: {lr: 0.123}}")
@@ -59,11 +58,7 @@ def test_run_that_always_raises_fails(place: Place) -> None:
 
 
 @pytest.mark.task(30)
-@pytest.mark.fault(
-    6,
-    survived="diverged is a result: not tried again, exit code 0, told as such in tables and in"
-    " MLflow, with no number for any metric",
-)
+@pytest.mark.fault(6, survived="diverged is a result, without numbers; no retry, exit code 0")
 def test_nonfinite_loss_diverges(place: Place) -> None:
     place.mlflow = True
     place.write(CASES % "{train: {lr: 1.0e+30}}")
@@ -84,8 +79,7 @@ def test_nonfinite_loss_diverges(place: Place) -> None:
 
 @pytest.mark.fault(
     7,
-    survived="one line names `micro_batch`; the others go on, and the same command continues with a"
-    " lower one",
+    survived="one line names `micro_batch`; the same command resumes with a lower one",
 )
 def test_out_of_memory(place: Place) -> None:
     file = CASES.replace(", batch: 4}", "}").replace("fine: {}", "fine: {train: {batch: 4}}")

@@ -14,8 +14,7 @@ WINDOW = "tread_lab.train.trainer:Trainer.log_window"
 
 @pytest.mark.fault(
     10,
-    survived="the second refuses and names the process that has it; once that is dead it goes on,"
-    " although the lock file is still there",
+    survived="the second is refused, with the first one's process ID, until the first has ended",
 )
 def test_second_driver_is_refused(place: Place, expected: dict[str, Run]) -> None:
     with place.sweep(prelude=f"gate({WINDOW!r}, nth=3, path='go')") as first:
@@ -31,10 +30,7 @@ def test_second_driver_is_refused(place: Place, expected: dict[str, Run]) -> Non
     assert outcome(place.lab) == expected
 
 
-@pytest.mark.fault(
-    18,
-    survived="each trial is computed once and used by both; both end well",
-)
+@pytest.mark.fault(18, survived="each trial is computed once and used by both")
 def test_two_sweeps_share_runs_at_once(place: Place, expected: dict[str, Run]) -> None:
     place.write(SMALL, "other")
     with place.sweep() as one, place.sweep(name="other") as two:

@@ -40,8 +40,7 @@ def leave(folder: Path, room: int) -> None:
 @pytest.mark.task(8)
 @pytest.mark.fault(
     13,
-    survived="one line says that the disk is full and what to do; nothing partial is ever used;"
-    " when there is room again the same command ends the sweep",
+    survived="one line names the cause; no partial file is used; the same command resumes",
 )
 def test_full_disk_is_survived(place: Place, small_disk: Path, expected: dict[str, Run]) -> None:
     for room in (0, 12_000, 40_000, 400_000):

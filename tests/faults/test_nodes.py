@@ -40,11 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.mark.task(7)
-@pytest.mark.fault(
-    8,
-    survived="the run continues on another node from its last checkpoint, bitwise as if nothing had"
-    " happened",
-)
+@pytest.mark.fault(8, survived="the run resumes on another node, equal bitwise")
 def test_run_moves_from_a_lost_node(lab: Lab, cluster: Any, tmp_path: Path) -> None:
     from tread_lab.sweep.ray_runner import RayRunner, cluster_devices
 

@@ -40,11 +40,7 @@ def crowded(done):
 
 
 @pytest.mark.task(5)
-@pytest.mark.fault(
-    4,
-    survived="another worker continues from the last checkpoint; losses and weights equal those of"
-    " an undisturbed run, bitwise",
-)
+@pytest.mark.fault(4, survived="another worker resumes; losses and weights are equal bitwise")
 def test_run_survives_an_exception_and_a_kill(lab: Lab, tmp_path: Path, crowded: Path) -> None:
     pytest.importorskip("ray")
     from tread_lab.sweep.ray_runner import RayRunner

@@ -127,8 +127,7 @@ def test_deaths_count_within_a_session(
 
 @pytest.mark.fault(
     19,
-    survived="its process ends after the time, with all stacks in a file; the next attempt"
-    " continues",
+    survived="its process ends with all stacks in a file; the next attempt resumes",
 )
 def test_hung_process_ends_with_its_stacks(lab: Lab, zygote: Zygote) -> None:
     code = f"""

@@ -16,7 +16,7 @@ PROBE = "{heldout_loss: {images: 2, levels: 2}}"
 
 
 @pytest.mark.task(54)
-@pytest.mark.fault(17, survived="no attempt is made at its runs, and other data are another run")
+@pytest.mark.fault(17, survived="no run starts; other data are another run")
 def test_other_data_are_another_run_and_changed_data_are_noticed(
     run_command: Command, lab: Lab
 ) -> None:

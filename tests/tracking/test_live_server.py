@@ -74,7 +74,8 @@ def answers(port: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # two servers, which a busy machine is slow to start
 @pytest.mark.fault(
-    14, survived="the next sync goes on; every metric, parameter and file equals the records"
+    14,
+    survived="the next sync completes; every metric, parameter and file equals the records",
 )
 def test_a_server_killed_in_the_middle_of_a_sync(
     lab: Lab, sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
