@@ -40,8 +40,8 @@ _NAME = "command name"  # no option has a space in its name
 
 COMMANDS: Mapping[str, tuple[str, str]] = {  # the module of each, and its help
     "sweep": ("launch", "Plan and run a sweep file"),
-    "train": ("train_run", "Train one run, its parents first, and measure it"),
-    "evaluate": ("evaluate_runs", "Measure trained runs"),
+    "train": ("train_and_evaluate", "Train one run, its parents first, and measure it"),
+    "evaluate": ("train_and_evaluate", "Measure trained runs"),
     "status": ("commands", "Show what is done, running, failed"),
     "figures": ("commands", "Draw the paper's figures, and print their paths"),
     "report": ("commands", "Write one HTML file about a sweep, or about two side by side"),

@@ -1,4 +1,4 @@
-"""Confidence intervals at 95%: of means, and which cells are not distinguishable from the best.
+"""Intervals at 95%, which cells are not distinguishable from the best, and what seeds can show.
 
 The model is y_sk = seed_s + cell_k + e_sk: cells are compared within seeds (all share draws and
 baseline). Residuals of long routes vary several times as much as those of short ones, so each cell
@@ -15,10 +15,10 @@ import functools
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
+from scipy.special import nctdtrinc, stdtrit
 
 Array = NDArray[np.float64]
-CONFIDENCE = 0.95
+CONFIDENCE, POWER = 0.95, 0.8
 SWEEPS = 5_000  # simulated
 NUMBERS = 1 << 22  # drawn at once
 
@@ -140,3 +140,12 @@ def _variances(values_SK: Array) -> Array:
     K = max((count_K > 0).sum(), 2)
     variance_K = (left_SK**2).sum(axis=0) / np.maximum(count_K - 1, 1) * K / (K - 1)
     return np.where(count_K > 1, variance_K, np.nan)
+
+
+def smallest_gap(deviation: float, n: int) -> float:
+    """Return the difference that a two-sided t-test at 5% over n seeds shows with 80% power.
+
+    It solves P(T > t(n - 1)) = 80% for the centre of a noncentral t distribution.
+    """
+    limit = stdtrit(n - 1, (1 + CONFIDENCE) / 2)
+    return float(nctdtrinc(n - 1, 1 - POWER, limit) * deviation / np.sqrt(n))
