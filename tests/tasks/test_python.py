@@ -13,7 +13,7 @@ from tread_lab.records.lab import Lab
 
 @pytest.mark.task(61)
 def test_frames_of_a_finished_sweep_open_in_python(swept_lab: Lab) -> None:
-    sweep = tread_lab.open_lab().sweep("small")
+    sweep = tread_lab.open_sweep("small")
     assert len(sweep.trials) == 10 and len(sweep.cells) == 5
     assert repr(sweep) == "small: 10 runs of DiT-4x16x1/2 (10 completed), 2 seeds"
     pd.testing.assert_frame_equal(sweep.trials, trials(swept_lab))

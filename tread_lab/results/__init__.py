@@ -16,7 +16,6 @@ from tread_lab.results.cells import (
     require_metric,
     with_delta,
 )
-from tread_lab.results.lab_frames import history_frame
 from tread_lab.results.ranking import (
     best_first,
     better_than_dense,
@@ -32,6 +31,7 @@ from tread_lab.results.runs import (
     SweepReader,
     trials_frame,
 )
+from tread_lab.results.sweep_frames import history_frame
 from tread_lab.results.texts import (
     ARROW,
     interval_text,

@@ -1,4 +1,4 @@
-"""A lab as data frames, for Python: the trials, cells and logs of each sweep."""
+"""A sweep as data frames, for Python: its trials, its cells and the logs of its runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pandas as pd
 from tread_lab.config.errors import UserError, suggest
 from tread_lab.config.units import counted, counts_text
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_state import RunState
 from tread_lab.results.cells import cells_frame
 from tread_lab.results.runs import SweepReader, trials_frame
 
@@ -68,54 +67,21 @@ class SweepFrames:
         return f"{self.name}: {count} of {models} ({states}), {seeds}"
 
 
-@dataclass(frozen=True)
-class LabFrames:
-    """The sweeps of a lab."""
-
-    lab: Lab
-
-    @property
-    def sweeps(self) -> list[str]:
-        """The names of the planned sweeps."""
-        return self.lab.sweeps()
-
-    def sweep(self, name: str) -> SweepFrames:
-        """Return a planned sweep.
-
-        Raises:
-            UserError: the lab has no such sweep; suggests a near miss.
-        """
-        return SweepFrames(self.lab, self.lab.known_sweep(name).name)
-
-
-def open_lab(path: str | os.PathLike[str] | None = None) -> LabFrames:
-    """Return a lab as data frames.
-
-    Args:
-        path: its folder; by default TREAD_LAB_ROOT, else the nearest folder `lab` with sweeps
-            here or above.
-
-    Raises:
-        UserError: there is no such folder.
-    """
-    places = (folder / "lab" for folder in (Path.cwd(), *Path.cwd().parents))
-    nearest = next((place for place in places if (place / "sweeps").is_dir()), None)
-    return LabFrames(Lab.existing(path or os.environ.get("TREAD_LAB_ROOT") or nearest))
-
-
-def open_sweep(name: str) -> SweepFrames:
-    """Return a sweep of `open_lab()` of which a run is completed; notebooks open theirs so.
+def open_sweep(name: str, root: str | os.PathLike[str] | None = None) -> SweepFrames:
+    """Return a planned sweep as data frames.
 
     Args:
         name: the sweep; TREAD_LAB_SWEEP, where it is set, names another.
+        root: the folder of its lab; by default TREAD_LAB_ROOT, else the nearest folder `lab` with
+            sweeps here or above.
 
     Raises:
-        UserError: it was never planned there, or no run is completed.
+        UserError: there is no such folder, or no such sweep in it; suggests a near miss.
     """
-    sweep = open_lab().sweep(os.environ.get("TREAD_LAB_SWEEP") or name)
-    if not (sweep.trials["state"] == RunState.COMPLETED).any():
-        raise UserError(f"no run of {sweep.name} is completed in {sweep.lab.root}")
-    return sweep
+    places = (folder / "lab" for folder in (Path.cwd(), *Path.cwd().parents))
+    nearest = next((place for place in places if (place / "sweeps").is_dir()), None)
+    lab = Lab.existing(root or os.environ.get("TREAD_LAB_ROOT") or nearest)
+    return SweepFrames(lab, lab.known_sweep(os.environ.get("TREAD_LAB_SWEEP") or name).name)
 
 
 def history_frame(lab: Lab, sweep: str, keys: Collection[str] = ()) -> pd.DataFrame:
