@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from tread_lab.config.sweep import SearchSpec
 from tread_lab.results.smooth_map import smooth_map
-from tread_lab.sweep.search.space import Space
-from tread_lab.sweep.search.suggest import Observation, propose, propose_by_map
+from tread_lab.sweep.search_space import Space
+from tread_lab.sweep.suggest import Observation, propose, propose_by_map
 
 GOAL = "gap/heldout"
 Array = NDArray[np.float64]

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from tread_lab.config.sweep import SearchSpec
-from tread_lab.sweep.search.space import Space
-from tread_lab.sweep.search.suggest import Observation, propose
+from tread_lab.sweep.search_space import Space
+from tread_lab.sweep.suggest import Observation, propose
 
 TABLE = Path(__file__).parent / "placement_grid.json"
 GOAL = "gap/heldout"

@@ -20,7 +20,7 @@ from tread_lab.dashboards.charts import Chart
 from tread_lab.records.metric_names import lower_is_better, metric_label
 from tread_lab.records.run_state import RunState
 from tread_lab.results import cells_frame
-from tread_lab.sweep.search.suggest import quiet
+from tread_lab.sweep.suggest import quiet
 
 FEWEST = 4  # measured cells, below which importances say nothing
 Draw = Callable[..., Any]

@@ -48,7 +48,7 @@ class Pretender:
             while len(running) < self.slots and (task := queue.next()) is not None:
                 running.append(task)
             if not running:
-                assert queue.exhausted
+                assert queue.done
                 return
             task = running.pop(self.order.randrange(len(running)) if self.order else 0)
             self.finish(task)

@@ -1,13 +1,14 @@
-"""The devices where runs will run, asked without torch: models, precisions, peaks, slots."""
+"""The devices where runs will run, asked without torch, and what each run gets of them."""
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -174,3 +175,80 @@ def check_precisions(precisions: Iterable[str], devices: Devices) -> None:
                     f" {', '.join(devices.precisions)}; `where: precision in device.precisions`"
                     " leaves it out of a sweep"
                 )
+
+
+@dataclass(frozen=True)
+class RunResources:
+    """CPUs, GPUs and device of a run.
+
+    Attributes:
+        device: as the user named it; `None` for a GPU if runs have a share of one, else the CPU.
+        cpus: of each of its processes.
+        gpus: whole ones, or a share of one as Ray schedules it; memory is not divided.
+        concurrent: most runs at the same time.
+        processes: on CPUs, that train a run together; on GPUs there is one for each.
+    """
+
+    device: str | None = None
+    cpus: int = 1
+    gpus: float = 0.0
+    concurrent: int | None = None
+    processes: int = 1
+
+    def __post_init__(self) -> None:
+        named = (self.device or "").partition(":")[0]
+        if bool(self.gpus) != (named == "cuda") and named:
+            raise UserError(f"--gpus: must fit --device {self.device}, got {self.gpus:g}")
+        if self.gpus > 1 and (self.gpus % 1 or self.device not in (None, "cuda")):
+            raise UserError(
+                "--gpus: must be a share of one GPU (at most 1) or whole GPUs of --device cuda,"
+                f" got {self.gpus:g} of {self.device or 'cuda'}. Try --gpus"
+                f" {math.ceil(self.gpus)} --device cuda."
+            )
+        if self.gpus and self.processes > 1:
+            raise UserError(
+                f"--processes: must be 1 with GPUs, got {self.processes}. Try --gpus"
+                f" {self.processes}, or --device cpu."
+            )
+
+    @property
+    def devices(self) -> int:
+        """How many devices train a run together, each with a process of its own."""
+        return max(int(self.gpus), self.processes)
+
+    @property
+    def cores(self) -> int:
+        """CPU cores of a run."""
+        return self.cpus * self.devices
+
+    @property
+    def worker_device(self) -> str:
+        """The device of a worker, which sees its own GPUs alone: a GPU only if a run has one."""
+        return "cuda" if self.gpus else self.device or "cpu"
+
+    def slots(self, cpus: float, gpus: float) -> int:
+        """Return how many runs fit at once on a machine with so many CPUs and GPUs."""
+        fits = [cpus // self.cores]
+        if self.gpus:
+            fits.append(int(gpus) // math.ceil(self.gpus) * max(1, int(1 / self.gpus)))
+        return int(min(fits))
+
+    def on(self, devices: Devices, slots: int) -> Devices:
+        """Return devices with what runs get of them, `slots` at once."""
+        shared = max(1, int(1 / self.gpus)) if self.gpus else slots
+        at_once = min(slots, self.concurrent or slots)
+        return replace(
+            devices,
+            slots=at_once,
+            runs_per_device=min(at_once, shared),
+            threads=self.cpus,
+            per_run=self.devices,
+        )
+
+
+def cpus_here() -> int:
+    """Return the whole CPUs that runs on this machine may use, of which the machine may have more.
+
+    Ray is given as many: by itself it counts all, or what it takes for the limits of a container.
+    """
+    return max(1, int(usable_cpus()))

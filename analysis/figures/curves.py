@@ -24,7 +24,7 @@ from tread_lab.analysis.figures.points import (
 )
 from tread_lab.config.errors import UserError, suggest
 from tread_lab.config.labels import without_axis
-from tread_lab.config.lengths import SPEND, STEPS
+from tread_lab.config.sweep import SPEND, STEPS
 from tread_lab.config.units import quantity
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,

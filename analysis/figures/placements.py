@@ -105,7 +105,7 @@ def best_route(places: Points) -> str:
     interval = interval_text(places.metric, *best[NUMBERS], over=places.measured_as)
     first = f"{called}: {best['start']}{ARROW}{best['end']}, {metric} {interval}."
     if not counts:
-        return f"{first} No intervals: one seed, and this metric is not paired image by image."
+        return f"{first} No intervals: one seed, and no error over images is recorded."
     return f"{first} {outcomes_text(counts, 'routes', places.measured_as)}"
 
 

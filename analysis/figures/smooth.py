@@ -36,8 +36,8 @@ RARELY = 0.05  # a cell that is best more rarely is not named
 class Smoothed(Points):
     """The smooth map at one rate, in the form of `placements`, and what it proposes.
 
-    Rows hold every route between the first and the last swept start and end, measured or not, with
-    the columns of `smooth_map` and `seeds`, how many were measured.
+    Rows hold every route between the first and the last swept start and end, as long as swept ones,
+    measured or not, with the columns of `smooth_map` and `seeds`, how many were measured.
     """
 
     title: str = ""
@@ -55,7 +55,7 @@ class Smoothed(Points):
             f" to {most}: {lowest['name']} has the lowest posterior mean of these,"
             f" {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Under this"
             f" model the lowest of all measured cells is, with probability: {joined(chances)}."
-            f" Likeliest lowest, also without a run: {joined(of_all)}; test them on fresh seeds."
+            f" Untested guess, also without a run: {joined(of_all)}; test it on fresh seeds."
         )
 
 
@@ -82,7 +82,9 @@ def smoothed(frame: pd.DataFrame) -> Iterator[Smoothed]:
         return
     ends = [range(single[name].min(), single[name].max() + 1) for name in PLACE[:2]]
     cells = itertools.product(*ends, sorted(done["rate"].unique()))
-    places = pd.MultiIndex.from_tuples([c for c in cells if c[0] <= c[1]], names=PLACE)
+    length = single["end"] - single["start"]
+    within = [cell for cell in cells if length.min() <= cell[1] - cell[0] <= length.max()]
+    places = pd.MultiIndex.from_tuples(within, names=PLACE)
     if len(places) > MOST:
         return
     wide = gaps.first().unstack("seed").reindex(places)

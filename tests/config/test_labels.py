@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tread_lab.config import RunSpec, decode, signature
-from tread_lab.config.cell import Trial
 from tread_lab.config.labels import (
+    Trial,
     cell_label,
     run_labels,
 )

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tread_lab.config import UserError
-from tread_lab.config.load import find, load_experiment, load_sweep
-from tread_lab.config.yaml_text import dump_yaml, load_yaml
+from tread_lab.config.load import dump_yaml, find, load_experiment, load_sweep, load_yaml
 from tread_lab.sweep.expand import expand
 
 
@@ -60,7 +59,7 @@ def test_file_is_merged_over_its_defaults(in_folder: Path) -> None:
 # a file, what is typed with it, and the file that says the same
 TYPED: list[tuple[str, list[str], str]] = [
     ("", ["route=2->8,2->10"], "axes: {route: [2->8, 2->10]}"),
-    ("", ["train.lr=choice(1e-3,3e-3)"], "axes: {train.lr: [1e-3, 3e-3]}"),
+    ("", ['train={"lr": 2}'], "fixed: {train.lr: 2}"),
     ("", ["sampler.steps=4,8", "seed=0,1"], "sampler_axes: {steps: [4, 8]}\nseeds: [0, 1]"),
     ("", ["baseline=null", "evaluate=[fd@1k]"], "baseline: null\nevaluate: [fd@1k]"),
     ("fixed: {train.lr: 1}", ["train.lr=1,2"], "axes: {train.lr: [1, 2]}"),

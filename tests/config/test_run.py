@@ -12,10 +12,10 @@ from tests.four_sweeps import same_as_stored
 from tests.sweep.plans import tiny
 from tread_lab.config import RunSpec, TrainSpec, UserError, decode, encode
 from tread_lab.config.labels import run_label
-from tread_lab.config.lengths import check_treatments
 from tread_lab.config.recipe import EmaSpec
 from tread_lab.config.run import steps_alike
 from tread_lab.config.signature import signature
+from tread_lab.config.sweep import check_treatments
 from tread_lab.cost.training import cost
 from tread_lab.methods.repa.spec import RepaSpec
 

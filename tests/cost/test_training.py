@@ -12,8 +12,7 @@ from tests.train.runs import imagenet
 from tread_lab.config import RunSpec, TrainSpec, decode
 from tread_lab.config.recipe import ExecutionSpec
 from tread_lab.cost import training
-from tread_lab.cost.report import report
-from tread_lab.cost.training import cost
+from tread_lab.cost.training import cost, report
 
 
 def test_speed_ups_of_other_placements() -> None:

@@ -23,7 +23,7 @@ from tread_lab.cli.main import parse
 from tread_lab.cli.options import run_spec
 from tread_lab.config import load
 from tread_lab.config.evaluation import decode_evaluations
-from tread_lab.config.lengths import QUESTIONS
+from tread_lab.config.sweep import QUESTIONS
 from tread_lab.cost.training import cost
 from tread_lab.sweep.plan import make_plan
 from tread_lab.sweep.task import Task, with_ancestors

@@ -11,8 +11,8 @@ import pytest
 from tests.faults.compare import outcome
 from tests.sweep.plans import carry_out, tiny
 from tread_lab.config import UserError
+from tread_lab.hardware import RunResources
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.resources import RunResources
 from tread_lab.sweep.run_task import Report
 from tread_lab.sweep.task import ListQueue, Task
 

@@ -43,8 +43,8 @@ def crowded(done):
 @pytest.mark.fault(4, survived="another worker resumes; losses and weights are equal bitwise")
 def test_run_survives_an_exception_and_a_kill(lab: Lab, tmp_path: Path, crowded: Path) -> None:
     pytest.importorskip("ray")
+    from tread_lab.hardware import RunResources
     from tread_lab.sweep.ray_runner import RayRunner
-    from tread_lab.sweep.resources import RunResources
 
     execution = {"checkpoint_every": 20, "plugins": ["crowded"]}
     unlucky = Task(tiny(steps=300, train={"schedule": "crowded"}, execution=execution))

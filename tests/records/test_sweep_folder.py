@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tread_lab.config.cell import Tree, Trial
 from tread_lab.config.errors import UserError
+from tread_lab.config.labels import Tree, Trial
 from tread_lab.records.sweep_folder import (
     Stopwatch,
     SweepFolder,
@@ -23,8 +23,7 @@ TEXT = """{
  "experiment": "tiny",
  "evaluate": [{"kind": "heldout_loss", "images": 8}],
  "sources": {"sweep": {"seeds": [0]}, "experiment": {"name": "tiny"}},
- "excluded": [{"reason": "start < end", "count": 2, "examples": [{"start": 3, "end": 2}]}],
- "duplicates": [],
+ "excluded": [{"rule": "start < end", "count": 2, "examples": [{"start": 3, "end": 2}]}],
  "search": {"sampler": "tpe"},
  "space": [{"start": 0}, {"start": 1}],
  "created": 1.5,
@@ -47,7 +46,8 @@ def test_plan_survives_a_round_trip(tmp_path: Path) -> None:
     plan = read_plan(path)
     assert plan is not None and plan.text() == TEXT
     assert plan.trials[1] == Trial("trial", {"start": 0}, 0, {"train": {"steps": 5}}, "a", "d")
-    assert plan.excluded[0].why and plan.evaluations_as_written == [{"heldout_loss": {"images": 8}}]
+    assert plan.excluded[0].rule == "start < end"
+    assert plan.evaluations_as_written == [{"heldout_loss": {"images": 8}}]
 
 
 @pytest.mark.parametrize("text", ["[]", TEXT.replace('"format": 2', '"format": 1')])

@@ -103,7 +103,7 @@ def test_best_has_least_loss_where_baselines_move(tmp_path: Path) -> None:
     both.attrs = frame.attrs
     assert answer(lab, frame).cell == "5->8 s=0.5"
     found = answer(lab, both)
-    assert found.cell == "0->4 s=0.5" and "every other cell is worse" in found.sentence
+    assert found.cell == "0->4 s=0.5" and "every other cell is above it" in found.sentence
 
 
 @pytest.mark.parametrize(

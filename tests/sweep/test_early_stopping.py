@@ -74,7 +74,7 @@ def test_cells_advance_with_all_their_seeds(lab: Lab, slots: int) -> None:
     states = frame.groupby("cell")["state"].agg(lambda seeds: "/".join(sorted({*seeds})))
     assert {*states} == {"completed", "stopped"} and states["2->5 s=0.5"] == "completed"
     assert started_cells(frame) == 8 and set(frame["steps_done"]) <= {10, 20, 40}
-    assert plan.open_tasks(lab) == [] and queue_of(lab, plan).exhausted
+    assert plan.open_tasks(lab) == [] and queue_of(lab, plan).done
 
 
 @pytest.mark.parametrize("kill", range(2, 24, 3))

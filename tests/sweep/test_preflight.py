@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import tread_lab
+from tests.made_data import normal, write_arrays
 from tests.sweep.plans import tiny
-from tests.sweep.test_planned_sweep import write_set
 from tread_lab.config import UserError, decode
 from tread_lab.config.evaluation import (
     HeldoutSpec,
@@ -60,7 +60,7 @@ def test_preflight_refuses_what_a_run_lacks(
 ) -> None:
     pytest.importorskip("torch_fidelity")
     monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
-    write_set(in_folder / "set")
+    write_arrays(in_folder / "set", normal(), heldout=normal(20, 1), classes=3)
     whole, lacking = (Task(tiny(**changes), asked) for changes, asked in (good, bad))
     alike = replace(whole, spec=replace(whole.spec, seed=1))
     assert preflight([whole, alike], ROOMY) == []

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from tread_lab import hardware
+from tread_lab.cli import launch
+from tread_lab.cli.launch import devices_of, make_runner
 from tread_lab.config import UserError
-from tread_lab.hardware import DeviceFacts, Devices
-from tread_lab.sweep import resources
-from tread_lab.sweep.resources import RunResources, devices_of, make_runner
+from tread_lab.hardware import DeviceFacts, Devices, RunResources
 
 NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"))
 
@@ -24,8 +25,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Devices((NEW,))
 
     monkeypatch.setattr(Devices, "here", staticmethod(here))
-    monkeypatch.setattr(resources, "gpus", lambda: [None, None])
-    monkeypatch.setattr(resources, "usable_cpus", lambda: 16.5)  # the rest are other containers'
+    monkeypatch.setattr(launch, "visible_gpus", lambda: [None, None])
+    monkeypatch.setattr(hardware, "usable_cpus", lambda: 16.5)  # the rest are other containers'
     return asked
 
 
@@ -77,6 +78,6 @@ def test_runs_share_cores_and_gpus(
 def test_impossible_resources_are_refused(
     gpus: int, made: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resources, "gpus", lambda: [None] * gpus)
+    monkeypatch.setattr(launch, "visible_gpus", lambda: [None] * gpus)
     with pytest.raises(UserError, match=f"^{said}"):
         devices_of("ray", RunResources(**made))

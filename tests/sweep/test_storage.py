@@ -9,7 +9,7 @@ import pytest
 
 from tests.sweep.plans import HELDOUT, plan_of, tiny
 from tread_lab.config import UserError
-from tread_lab.config.cell import ExcludedCells
+from tread_lab.config.labels import ExcludedCells
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.plan import Plan, load_plan, store_plan
 
@@ -28,9 +28,8 @@ def test_plan_loads_as_stored(lab: Lab) -> None:
     assert lab.sweep("p").plan_path.read_text() == stored.text()
     assert loaded.trials == plan.trials and loaded.evaluations == plan.evaluations
     assert (loaded.name, loaded.question, loaded.experiment) == ("p", "Why?", "tiny")
-    assert loaded.excluded == (ExcludedCells("where: end < 2", 1, ({"route": "0->2"},)),)
+    assert loaded.excluded == (ExcludedCells("end < 2", 1, ({"route": "0->2"},)),)
     assert loaded.sources == json.loads(json.dumps(plan.sources))
-    assert loaded.duplicates == (ExcludedCells("written again", 1, ({"route": "0->1"},)),)
 
 
 def searched(**fields: Any) -> dict[str, Any]:

@@ -72,6 +72,8 @@ def test_task_waits_for_its_parent() -> None:
     queue = ListQueue([grandchild, child, parent])
     assert [queue.next(), queue.next()] == [parent, None]
     queue.ended(parent)
-    assert [queue.next(), queue.next()] == [child, None] and not queue.exhausted
+    assert [queue.next(), queue.next()] == [child, None]
     queue.ended(child)
-    assert queue.next() == grandchild and queue.exhausted
+    assert queue.next() == grandchild and not queue.done
+    queue.ended(grandchild)
+    assert queue.done

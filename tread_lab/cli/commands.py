@@ -221,7 +221,7 @@ def cost(
     """
     from tread_lab.cli.console import show_pairs
     from tread_lab.config.load import load_experiment
-    from tread_lab.cost.report import report, table
+    from tread_lab.cost.training import report, table
     from tread_lab.sweep.plan import with_whole_parents
 
     if experiment and ("=" in experiment or experiment.startswith("~")):
@@ -271,9 +271,8 @@ def slurm(
 
     from tread_lab.config.load import find, load_sweep
     from tread_lab.cost.training import cost as cost_of
-    from tread_lab.hardware import AMPERE
+    from tread_lab.hardware import AMPERE, RunResources
     from tread_lab.sweep.expand import expand
-    from tread_lab.sweep.resources import RunResources
 
     file_name, sweep, experiment = load_sweep(file, overrides)
     facts = {"device": {"type": "cuda", "precisions": [*AMPERE]}}

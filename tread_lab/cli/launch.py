@@ -5,6 +5,7 @@ A plan alone imports no torch.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -34,7 +35,7 @@ from tread_lab.config.labels import run_labels
 from tread_lab.config.load import load_sweep
 from tread_lab.config.metrics import OWN_FEATURES, by_extractor
 from tread_lab.config.units import counted
-from tread_lab.hardware import Devices, check_precisions
+from tread_lab.hardware import Devices, RunResources, check_precisions, cpus_here
 from tread_lab.hardware import gpus as visible_gpus
 from tread_lab.records.early_stopping import EarlyStopping
 from tread_lab.records.lab import Lab
@@ -50,7 +51,6 @@ from tread_lab.sweep.plan import (
     store_plan,
 )
 from tread_lab.sweep.planned_sweep import DataDigests
-from tread_lab.sweep.resources import RunResources, devices_of, make_runner
 from tread_lab.sweep.task import (
     ListQueue,
     RungQueue,
@@ -190,7 +190,7 @@ def _drive(
         store_plan(folder, plan)
         show_plan(notices, plan, lab, open_tasks, devices)
         queue = _queue(lab, plan, open_tasks)
-        ran = not queue.exhausted  # a search may have work where no run is open
+        ran = not queue.done  # a search may have work where no run is open
         try:
             with tracked(lab, plan.name, tracker, say):
                 if ran:
@@ -242,7 +242,7 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:
         if early := EarlyStopping.of(lab, plan):
             queue = RungQueue(early, ordered, {task.run: task for task in plan.tasks})
     else:
-        from tread_lab.sweep.search.suggest import SearchQueue
+        from tread_lab.sweep.suggest import SearchQueue
 
         queue = SearchQueue(lab, plan)
     return TimedQueue(queue, plan.hours, Stopwatch(lab.sweep(plan.name)))
@@ -260,8 +260,8 @@ def _conclude(
         write_figures(lab, name)
     show_ranking(lab, name, as_json=as_json)
     show_places(lab, folder, mlflow=mlflow)
-    if queue.closed:
-        say(f"the hours of {name} are over: {queue.left}")
+    if queue.stop and not queue.done:
+        say(f"the hours of {name} are over; the same command with more hours continues")
     return UNFINISHED if show_unfinished(lab, name) else DONE
 
 
@@ -282,3 +282,49 @@ def _reads_files(task: Task) -> bool:
         or any(spec.reference is not None for spec in samples)
         or any(not by_extractor(spec.metrics, data.source).keys() <= shipped for spec in samples)
     )
+
+
+def make_runner(
+    executor: str,
+    resources: RunResources,
+    *,
+    runs_per_device: int = 1,
+    hang_timeout: float | None = None,
+) -> Runner:
+    """Return the runner `ray` or `inline`."""
+    from tread_lab.sweep.run_task import WorkerInfo
+    from tread_lab.sweep.runner import InlineRunner
+    from tread_lab.train.ranks import Processes
+
+    worker = WorkerInfo(
+        processes=Processes(resources.devices),
+        hang_timeout=hang_timeout,
+        runs_per_device=runs_per_device,
+    )
+    if executor == "inline":
+        device = resources.device or resources.worker_device
+        return InlineRunner(device=device, threads=resources.cpus, worker=worker)
+    from tread_lab.sweep.ray_runner import RayRunner
+
+    return RayRunner(resources, worker)
+
+
+def devices_of(executor: str, resources: RunResources) -> Devices:
+    """Return the devices where the runs of an executor will run.
+
+    Raises:
+        UserError: a run is to have more than there is.
+        Unavailable: the cluster at RAY_ADDRESS does not answer.
+    """
+    if executor == "ray" and os.environ.get("RAY_ADDRESS"):
+        from tread_lab.sweep.ray_runner import cluster_devices
+
+        return cluster_devices(resources)
+    found = len(visible_gpus()) if resources.gpus else 0
+    if resources.gpus > found:
+        raise UserError(f"--gpus: must be at most {found} on this machine, got {resources.gpus:g}")
+    slots = resources.slots(cpus_here(), found) if executor == "ray" else 1
+    if not slots:
+        raise UserError(f"--cpus: must be at most {cpus_here()} here, got {resources.cores}")
+    here = Devices.here(resources.device or resources.worker_device)
+    return resources.on(here, slots)

@@ -14,15 +14,13 @@ from tread_lab.config.evaluation import (
     AT,
 )
 from tread_lab.config.labels import cell_text, run_labels
-from tread_lab.config.lengths import QUESTIONS
-from tread_lab.config.sweep import SearchSpec
+from tread_lab.config.sweep import QUESTIONS, SearchSpec
 from tread_lab.config.units import counted, duration, span
 from tread_lab.cost.training import cost
 from tread_lab.hardware import Devices
 from tread_lab.records.early_stopping import EarlyStopping, stopped_early
 from tread_lab.records.lab import Lab, run_states
 from tread_lab.records.sweep_folder import hours_text
-from tread_lab.sweep.expand import steps_off
 from tread_lab.sweep.forecast import RemainingTime, disk_line, forecast
 from tread_lab.sweep.plan import Plan, pending_tasks
 from tread_lab.sweep.task import Task
@@ -54,7 +52,10 @@ def show_power(out: Console, lab: Lab, models: Collection[str]) -> None:
         return
     gaps = ((value, *(smallest_gap(value, n) for n in SEEDS)) for value in found.values())
     rows = ([of, *(f"{gap:.2g}" for gap in own)] for of, own in zip(found, gaps))
-    out.print("smallest gap in held-out loss that seeds show with 80% power, two-sided at 5%:")
+    out.print(
+        "smallest held-out gap of one cell chosen beforehand that seeds show with 80% power"
+        " (two-sided at 5%), if its deviation is:"
+    )
     out.print(table(["observed in", "deviation", *(f"{n} seeds" for n in SEEDS)], rows))
 
 
@@ -81,17 +82,18 @@ def _lines(
     yield _runs_table(plan, lab)
     if len(plan.tasks) > ROWS:
         yield f"... and {len(plan.tasks) - ROWS} more"
-    for verb, holes in ((" not planned", plan.excluded), ("", plan.duplicates)):
-        for hole in holes:
-            examples = "; ".join(cell_text(cell) for cell in hole.examples[:2])
-            yield f"{counted(hole.count, 'cell')}{verb}: {hole.why} (e.g. {examples})"
+    for hole in plan.excluded:
+        examples = "; ".join(cell_text(cell) for cell in hole.examples[:2])
+        cells = counted(hole.count, "cell")
+        yield f"{cells} not planned: `where` keeps only {hole.rule} (e.g. {examples})"
     if early := EarlyStopping.of(lab, plan):
         yield _stop_early(early)
     yield from _trained_again(plan, lab)
     if plan.search_spec is not None:
         yield _search(plan, plan.search_spec, lab)
     yield _size(plan)
-    yield from _matched(plan)
+    if plan.match is not None:
+        yield f"compared {QUESTIONS[plan.match]}, to the nearest step"
     yield _cost(plan, forecast(lab, open_tasks, devices), devices.slots)
     if open_tasks:
         yield disk_line(open_tasks, lab)
@@ -160,16 +162,6 @@ def _size(plan: Plan) -> str:
         f"{counted(len(plan.tasks), 'run')} of {plan.experiment}, {models} on {data}, {steps} steps"
         f" of {batch}: {', '.join(counts)}"
     )
-
-
-def _matched(plan: Plan) -> Iterator[str]:
-    """Yield what trials are matched in, and by how much of a step the worst is off."""
-    if plan.match is not None:
-        specs = {trial.run: trial.spec for trial in plan.possible_trials}
-        pairs = [(t.spec, specs[t.baseline]) for t in plan.possible_trials if t.baseline]
-        most = max(abs(steps_off(plan.price, own, dense)) for own, dense in pairs)
-        question = QUESTIONS[plan.match]
-        yield f"compared {question}: costs equal the baseline's to {most:.2g} of a step"
 
 
 def _span(numbers: Collection[float], form: str = "") -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from tread_lab.cli.console import ROWS, answers, say, table
-from tread_lab.config.lengths import ema_notices
+from tread_lab.config.sweep import ema_notices
 from tread_lab.records.caveats import left_note, mixtures
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS

@@ -41,10 +41,10 @@ from tread_lab.config.evaluation import (
     decode_evaluations,
 )
 from tread_lab.config.labels import MetricNames
-from tread_lab.config.lengths import check_treatments, ema_notices
 from tread_lab.config.load import evaluations_of, load_experiment, reference_of, sampler_settings
 from tread_lab.config.metrics import METRICS
 from tread_lab.config.signature import signature
+from tread_lab.config.sweep import check_treatments, ema_notices
 from tread_lab.evaluate.measurable import check_measurable, check_samplers
 from tread_lab.evaluate.measuring import measuring, open_evaluations
 from tread_lab.hardware import Devices, check_precisions
@@ -77,7 +77,7 @@ def train(
     hang_timeout: HangTimeout = None,
     root: Root = None,
 ) -> int:
-    """Train one run, its parents first, and measure it.
+    """Train and evaluate one run, its parents first.
 
     Example: tread-lab train tiny --route "2->8" train.steps=500
     """

@@ -191,24 +191,3 @@ def run_of(tree: Mapping[str, Any], path: str = "") -> RunSpec:
         child = merged(RunSpec, {**parent, "init_from": None}, opened(None, tree["then"]))
     start = {**(child["init_from"] or {}), "run": encode(run_of(parent, path))}
     return run_of({**child, "init_from": start}, path)
-
-
-class SharedParts:
-    """Decodes the trees of runs; equal parts of them once."""
-
-    def __init__(self) -> None:
-        self._parts: dict[tuple[str, str], Any] = {}
-
-    def run(self, tree: Mapping[str, Any], path: str = "") -> RunSpec:
-        """Return the run of a tree, as `decode` does.
-
-        Raises:
-            UserError: as `decode`.
-        """
-        parts = dict(tree)
-        for name, value in tree.items():
-            key = name, repr(value)
-            if name in TOP and key not in self._parts:
-                self._parts[key] = decode_field(RunSpec, name, value)
-            parts[name] = self._parts.get(key, value)
-        return decode(RunSpec, parts, path)

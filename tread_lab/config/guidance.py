@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from tread_lab.config.cell import Tree
 from tread_lab.config.decode import Count, NotNegative, Rate, decode, settle
 from tread_lab.config.errors import UserError, placed
 from tread_lab.config.routes import RouteSpec, check_selections, resolve_routes, spans_of
@@ -146,7 +146,7 @@ class GuidanceSpec:
         return "+".join(part for part, holds in parts.items() if holds)
 
 
-def in_short(tree: GuidanceSpec | Tree) -> dict[str, Any]:
+def in_short(tree: GuidanceSpec | Mapping[str, Any]) -> dict[str, Any]:
     """Return what tells guidances apart: w, method, interval, channels, routes; `None` if usual."""
     guidance = decode(GuidanceSpec, tree)
     channels = None if guidance.channels == "all" else guidance.channels
@@ -155,7 +155,7 @@ def in_short(tree: GuidanceSpec | Tree) -> dict[str, Any]:
     return {"w": guidance.weight, "method": guidance.method, **where}
 
 
-def beyond_weight(guidance: GuidanceSpec | Tree) -> str:
+def beyond_weight(guidance: GuidanceSpec | Mapping[str, Any]) -> str:
     """Return what a weight alone does not say: ` AG(250)`, ` interval=[0.2, 5.0]`; nothing for CFG
     or no guidance."""
     told = in_short(guidance)

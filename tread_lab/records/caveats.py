@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from tread_lab.config.cell import AnySpec
+from tread_lab.config.labels import AnySpec
 from tread_lab.config.units import counted
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState

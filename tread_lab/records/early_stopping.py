@@ -7,10 +7,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tread_lab.config.cell import AnySpec
 from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import HeldoutSpec
-from tread_lab.config.labels import ancestors
+from tread_lab.config.labels import AnySpec, ancestors
 from tread_lab.records.durable import digest
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import HELDOUT_LOSS

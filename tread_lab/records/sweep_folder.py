@@ -13,14 +13,29 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Generic
 
-from tread_lab.config.cell import AnySpec, Cell, ExcludedCells, Spec, Tree, Trial
 from tread_lab.config.decode import decode, encode
 from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import EvaluationDefaults, decode_evaluations, end_signature
-from tread_lab.config.labels import ancestors, cell_label, with_baseline_cells
-from tread_lab.config.lengths import QUESTIONS, UNEQUAL, follows_length, written_shares
+from tread_lab.config.labels import (
+    AnySpec,
+    Cell,
+    ExcludedCells,
+    Spec,
+    Tree,
+    Trial,
+    ancestors,
+    cell_label,
+    with_baseline_cells,
+)
 from tread_lab.config.registry import import_plugins
-from tread_lab.config.sweep import SearchSpec, StopEarlySpec
+from tread_lab.config.sweep import (
+    QUESTIONS,
+    UNEQUAL,
+    SearchSpec,
+    StopEarlySpec,
+    follows_length,
+    written_shares,
+)
 from tread_lab.records.durable import (
     FORMAT,
     append_line,
@@ -41,7 +56,7 @@ class PlanOf(Generic[AnySpec]):
     """What the file of a plan holds, the runs by their specs or, as they are read, by their trees.
 
     Attributes:
-        excluded, duplicates: cells that are not planned, counted by reason.
+        excluded: cells that are not planned, counted by the rule that they miss.
         sources: trees of the sweep file (`sweep`) and of its experiment (`experiment`).
         evaluate: the tree of every evaluation, with its `kind`.
         search: how a search chooses and from what; `None` for a sweep of all cells.
@@ -57,7 +72,6 @@ class PlanOf(Generic[AnySpec]):
     evaluate: tuple[Tree, ...] = ()
     sources: Tree = field(default_factory=dict)
     excluded: tuple[ExcludedCells, ...] = ()
-    duplicates: tuple[ExcludedCells, ...] = ()
     search: Tree | None = None
     space: tuple[Cell, ...] = ()
     suggested: int = 0
@@ -220,7 +234,6 @@ def read_plan(path: Path) -> StoredPlan | None:
     parts: dict[str, Callable[[Any], Any]] = {
         "trials": Trial.read,
         "excluded": _excluded,
-        "duplicates": _excluded,
     }
     read = {one.name: tree[one.name] for one in fields(PlanOf) if one.name in tree}
     for name, value in read.items():
@@ -230,7 +243,7 @@ def read_plan(path: Path) -> StoredPlan | None:
 
 
 def _excluded(tree: Tree) -> ExcludedCells:
-    return ExcludedCells(tree["reason"], tree["count"], tuple(tree["examples"]))
+    return ExcludedCells(tree["rule"], tree["count"], tuple(tree["examples"]))
 
 
 @dataclass(frozen=True)

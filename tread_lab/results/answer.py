@@ -50,8 +50,8 @@ MOST_EFFECTS = 3  # of axes that the answer names
 ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
 PROVISIONAL = (
     "Provisional: the sweep has not finished, and no cell is called better as the lowest of many"
-    " yet. An interval is of a cell whose seeds have all ended; their number was fixed before, so"
-    " that an early look leaves it valid where the sweep runs to its end."
+    " yet. An interval is of a cell whose seeds have all ended. An early look leaves it valid if"
+    " the number of seeds was fixed before."
 )
 ENDS = [GAP_HELDOUT, GAP_HELDOUT + LOW, GAP_HELDOUT + HIGH]
 
@@ -179,7 +179,11 @@ def _controls(
         if control[GAP_HELDOUT] < 0 and best[GAP_HELDOUT] < 0:
             share = f", by point estimate {control[GAP_HELDOUT] / best[GAP_HELDOUT]:.0%} as much"
         name = routed(str(best["cell"]))
-        yield f"The {control['cell']}, dense, has {gap}{share}; {name} minus the control: {apart}."
+        chosen = ", chosen by these numbers," if started_cells(frame) > 1 else ""
+        yield (
+            f"The {control['cell']}, dense, has {gap}{share}; {name}{chosen} minus the control:"
+            f" {apart}."
+        )
 
 
 def _by_axis(frame: pd.DataFrame) -> Iterator[str]:
@@ -247,7 +251,7 @@ def _rivals(name: str, tied: Sequence[str], cells: int, started: int, noun: str)
     """Return which cells the best is told apart from, by paired differences."""
     if cells < 2:
         return ""
-    worse = f"every other {noun} is worse, even where their intervals overlap"
+    worse = f"every other {noun} is above it, even where intervals overlap"
     at = f"At 95% for all pairs of the {started} {noun}s together" if started > 2 else "At 95%"
     if not tied:
         return f"{at}, by paired differences, {worse}."

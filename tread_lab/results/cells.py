@@ -24,6 +24,7 @@ PLACE_AXES = ("start", "end", "route", "routes")
 OWN = (LOW, HIGH, COUNT, KEPT, PAIRED)  # what a trial's number has beside it
 FLAGS = ("mixed", "disturbed")  # of a cell where one of its seeds has them
 BEYOND, DISTURBED = 1.1, 1.2  # factors of a measured speed-up over what is expected
+BEHIND = 0.6  # of the speed-up by FLOPs; a small network alone on a machine reaches more
 
 NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
     state: f"its baseline {state.lacks_result}: there is nothing to compare with"
@@ -102,7 +103,8 @@ def disturbed(trials: pd.DataFrame) -> pd.Series[bool]:
     A route saves time by saving FLOPs, so a trial that is faster than its baseline by a tenth more
     than its FLOPs allow was measured against a busy machine. Small networks gain less than their
     FLOPs say, so less is compared with the median trial: more than a fifth away is disturbed too.
-    A baseline from which most trials are that far away is the slow one, and is disturbed as well.
+    A baseline from which most trials are that far away is the slow one, and is disturbed as well;
+    where most are much slower than their FLOPs allow, it alone was measured on an idle machine.
     A trial of another network or precision than its baseline differs in more than FLOPs.
     """
     if not {TRAIN_FLOPS, TRAIN_SECONDS} <= {*trials}:
@@ -116,9 +118,11 @@ def disturbed(trials: pd.DataFrame) -> pd.Series[bool]:
         theirs = trials["baseline"].map(trials.drop_duplicates("run").set_index("run")[name])
         share = share.where(trials[name] == theirs)
     away = share / share.median()
-    slow = share.groupby(trials["baseline"]).median() > BEYOND
-    of_slow = trials["run"].isin(slow.index[slow])
-    return of_slow | (share > BEYOND) | (away > DISTURBED) | (away < 1 / DISTURBED)
+    typical = share.groupby(trials["baseline"]).median()
+    of_slow = trials["run"].isin(typical.index[typical > BEYOND])
+    alone = typical.index[typical < BEHIND]
+    of_idle = trials["run"].isin(alone) | trials["baseline"].isin(alone)
+    return of_slow | of_idle | (share > BEYOND) | (away > DISTURBED) | (away < 1 / DISTURBED)
 
 
 def _over_seeds(groups: Any, metrics: list[str]) -> dict[str, Any]:

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.config.cell import Tree, Trial
+from tread_lab.config.decode import decode
 from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import end_signature
-from tread_lab.config.fields import SharedParts
-from tread_lab.config.labels import MetricNames, cell_label
-from tread_lab.config.lengths import QUESTIONS
-from tread_lab.config.run import steps_alike
+from tread_lab.config.labels import MetricNames, Tree, Trial, cell_label
+from tread_lab.config.run import RunSpec, steps_alike
+from tread_lab.config.sweep import QUESTIONS
 from tread_lab.records.caveats import left_cells, mixed_runs
 from tread_lab.records.early_stopping import stopped_early
 from tread_lab.records.lab import Lab
@@ -145,7 +144,6 @@ class SweepReader:
             run: Record.read(lab.run(run), self._planned, stopped) for run in self._trials
         }
         self._mixed = mixed_runs(lab, self._trials)
-        self._parts = SharedParts()
         self._columns: dict[str, bool] = {}  # of metrics met so far -> whether planned
 
     @cached_property
@@ -302,7 +300,7 @@ class SweepReader:
         A rate of 0, and a dense run that goes on from another, have their axes' place.
         """
         axes = {axis: plain(value) for axis, value in trial.cell.items()}
-        named = parameters(self._parts.run(trial.spec))
+        named = parameters(decode(RunSpec, trial.spec))
         own = {name: None if value == "" else value for name, value in named.items()}
         places = {name for name in ("start", "end") if isinstance(axes.get(name), int)}
         places |= axes.keys() & {"rate"} if own["starts_from"] else set()

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tread_lab.config.cell import Cell, ExcludedCells, Trial, labelled
 from tread_lab.config.decode import Positive, decode_value, encode
 from tread_lab.config.errors import UserError, placed, shown
 from tread_lab.config.evaluation import BASELINE, EvaluationSpec, decode_evaluations
 from tread_lab.config.fields import (
     SHORT,
-    SharedParts,
     dotted,
     has_computed,
     leaves_of,
@@ -25,11 +22,20 @@ from tread_lab.config.fields import (
     run_of,
     set_once,
 )
-from tread_lab.config.labels import cell_text
-from tread_lab.config.lengths import SPEND, STEPS, follows_length, written_shares
+from tread_lab.config.labels import Cell, ExcludedCells, Trial, cell_text, labelled
 from tread_lab.config.run import BESIDE, RunSpec
 from tread_lab.config.signature import signature
-from tread_lab.config.sweep import Experiment, SweepSpec, check_count, distinct, grid
+from tread_lab.config.sweep import (
+    SPEND,
+    STEPS,
+    Experiment,
+    SweepSpec,
+    check_count,
+    distinct,
+    follows_length,
+    grid,
+    written_shares,
+)
 from tread_lab.sweep.expressions import CellNames, evaluate
 
 Completion = Callable[[RunSpec], RunSpec]
@@ -46,13 +52,11 @@ class Expansion:
 
     Attributes:
         excluded: cells that miss an expression of `where`.
-        duplicates: cells that are written twice, and cells that are the run of another one.
     """
 
     trials: tuple[Trial[RunSpec], ...]
     excluded: tuple[ExcludedCells, ...]
     evaluations: tuple[EvaluationSpec, ...]
-    duplicates: tuple[ExcludedCells, ...] = ()
 
 
 def expand(
@@ -76,8 +80,7 @@ def expand(
     placed_routes = all({"start", "end"} <= {*route} for route in routes_of(base.get("routes", ())))
     if placed_routes and not has_computed(base):
         run_of(base)  # a mistake of every cell is none of the first
-    cells, repeated = _cells(sweep)
-    settings, excluded = _settings(sweep, experiment.run, cells, facts or {})
+    settings, excluded = _settings(sweep, experiment.run, _cells(sweep), facts or {})
     runs = _Runs(price if sweep.match else None, whole)
     pairs, controls = list[Pair](), dict[tuple[str, str | None], Trial[RunSpec]]()
     for seed, (cell, plain) in itertools.product(sweep.seeds, settings):
@@ -99,26 +102,22 @@ def expand(
         trials=(*baselines.values(), *controls.values(), *(trial for _, trial in pairs)),
         excluded=tuple(excluded),
         evaluations=_evaluations(sweep, experiment, pairs, [tree for _, tree in settings]),
-        duplicates=(
-            *_left_out({"written again": repeated}),
-            *_shared(pairs[: len(settings)]),
-        ),
     )
 
 
-def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
-    """Return the distinct cells of axes, variants and listed trials, and the repeated cells."""
+def _cells(sweep: SweepSpec) -> list[Cell]:
+    """Return the distinct cells of axes, variants and listed trials."""
     variants: list[Cell] = [
         dict(zip(sweep.variants, names)) for names in itertools.product(*sweep.variants.values())
     ]
-    of_axes, repeated = distinct(grid(sweep.axes, "axes"))
+    of_axes = distinct(grid(sweep.axes, "axes"))
     check_count(len(variants) * len(of_axes), "axes and variants")
-    crossed, _ = distinct([{**names, **cell} for names in variants for cell in of_axes])
+    crossed = distinct([{**names, **cell} for names in variants for cell in of_axes])
     if sweep.trials and not sweep.axes and not sweep.variants:
         crossed = []
-    cells, listed_again = distinct([*crossed, *(dict(dotted(cell)) for cell in sweep.trials)])
+    cells = distinct([*crossed, *(dict(dotted(cell)) for cell in sweep.trials)])
     check_count(len(cells) * len(sweep.seeds), "cells and seeds")
-    return cells, [*repeated, *listed_again]
+    return cells
 
 
 def _settings(
@@ -131,7 +130,7 @@ def _settings(
     some of them bring it and the experiment does not. A system that is fixed as a whole
     (`repa: {...}`) is for all.
     """
-    missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in sweep.where or ()}
+    missed: dict[str, list[Cell]] = {rule: [] for rule in sweep.where or ()}
     kept, fixed = list[Setting](), leaves_of(sweep.fixed)
     places = dict.fromkeys(names_of(fixed), "fixed")
     fields = [_fields(cell, sweep.variants, dict(places)) for cell in cells]
@@ -147,12 +146,16 @@ def _settings(
         with _at_cell(cell):
             computed = cell if not has_computed(cell) else names.settled(cell)
             if rule is not None:
-                missed[f"where: {rule}"].append(computed)
+                missed[rule].append(labelled(computed))
             else:
                 kept.append((computed, names.settled(tree) if has_computed(tree) else tree))
-    holes = _left_out(missed)
+    holes = [
+        ExcludedCells(rule, len(cells), tuple(cells[:_EXAMPLES]))
+        for rule, cells in missed.items()
+        if cells
+    ]
     if not kept:
-        why = "; ".join(f"{hole.count} excluded by {hole.reason}" for hole in holes)
+        why = "; ".join(f"{hole.count} excluded by {hole.rule}" for hole in holes)
         raise UserError(f"where: must keep at least one cell, got none. Loosen it ({why}).")
     return kept, holes
 
@@ -187,7 +190,7 @@ class _Runs:
 
     def __init__(self, price: Price | None, whole: Completion) -> None:
         self._price, self._whole = price, whole
-        self._shared, self._runs = SharedParts(), dict[str, tuple[RunSpec, str]]()
+        self._runs = dict[str, tuple[RunSpec, str]]()
 
     def pair(
         self, role: str, cell: Cell, tree: dict[str, Any], dense: dict[str, Any] | None, spend: Any
@@ -232,8 +235,7 @@ class _Runs:
         """Return the run of a tree and its name."""
         key = repr(tree)
         if key not in self._runs:
-            spec = run_of(tree, path) if "then" in tree else self._shared.run(tree, path)
-            spec = self._whole(spec)
+            spec = self._whole(run_of(tree, path))
             self._runs[key] = spec, signature(spec)
         return self._runs[key]
 
@@ -266,11 +268,6 @@ def matched_steps(price: Callable[[int], float], spent: float, steps: int) -> in
     return found if abs(price(found) - spent) <= half_a_step else nearest(_ROUNDED)
 
 
-def steps_off(price: Price, run: RunSpec, baseline: RunSpec) -> float:
-    """Return by how many of its own steps a run spends more than its baseline; negative: less."""
-    return (price(run) - price(baseline)) * run.train.steps / price(run)
-
-
 def _dense(
     baseline: Mapping[str, Any] | None, cell: Cell, tree: dict[str, Any]
 ) -> dict[str, Any] | None:
@@ -296,31 +293,12 @@ def _with_steps(tree: Mapping[str, Any], steps: int) -> dict[str, Any]:
     return merged(RunSpec, tree, {STEPS: steps})
 
 
-def _shared(pairs: Sequence[Pair]) -> list[ExcludedCells]:
-    """Return the cells of one seed that are the run of a baseline or of an earlier cell."""
-    seen = {baseline.run: "the run of a baseline" for baseline, _ in pairs if baseline is not None}
-    shared = defaultdict[str, list[Cell]](list)
-    for _, trial in pairs:
-        if trial.run in seen:
-            shared[seen[trial.run]].append(trial.cell)
-        seen.setdefault(trial.run, "the run of another cell")
-    return _left_out(dict(sorted(shared.items())))
-
-
-def _left_out(by_reason: Mapping[str, Sequence[Cell]]) -> list[ExcludedCells]:
-    return [
-        ExcludedCells(reason, len(cells), tuple(labelled(cell) for cell in cells[:_EXAMPLES]))
-        for reason, cells in by_reason.items()
-        if cells
-    ]
-
-
 def _evaluations(
     sweep: SweepSpec, experiment: Experiment, pairs: Sequence[Pair], trees: Sequence[Any]
 ) -> tuple[EvaluationSpec, ...]:
     """Return the evaluations of every run; the step `baseline` as a number, or as the end."""
     written = experiment.evaluate if sweep.evaluate is None else sweep.evaluate
-    samplers, _ = distinct(grid(sweep.sampler_axes, "sampler_axes"))
+    samplers = distinct(grid(sweep.sampler_axes, "sampler_axes"))
     evaluations = decode_evaluations(written, experiment.usual, cells=samplers)
     if sweep.sampler_axes and not any(spec.kind == "samples" for spec in evaluations):
         raise UserError("sampler_axes: there is no evaluation of samples; add e.g. fd@1k")

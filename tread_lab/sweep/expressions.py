@@ -10,10 +10,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tread_lab.config.cell import Cell, labelled
 from tread_lab.config.decode import dotted_fields
 from tread_lab.config.errors import UserError, shown, suggest
 from tread_lab.config.fields import field_value, is_computed, routes_of, value_at
+from tread_lab.config.labels import Cell, labelled
 from tread_lab.config.routes import RouteSpec, block_index
 from tread_lab.config.run import RunSpec
 

@@ -11,16 +11,13 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
 
-from tread_lab.config.cell import Cell, Spec, Tree, Trial, axis_label
 from tread_lab.config.decode import decode, encode
 from tread_lab.config.errors import UserError, lookup, suggest
 from tread_lab.config.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
-from tread_lab.config.fields import SharedParts
-from tread_lab.config.labels import count_label
-from tread_lab.config.lengths import check_treatments, ema_notices
+from tread_lab.config.labels import Cell, Spec, Tree, Trial, axis_label, count_label
 from tread_lab.config.metrics import extractor_for
 from tread_lab.config.run import RunSpec
-from tread_lab.config.sweep import Experiment, SearchSpec, SweepSpec
+from tread_lab.config.sweep import Experiment, SearchSpec, SweepSpec, check_treatments, ema_notices
 from tread_lab.cost.training import cost
 from tread_lab.hardware import Devices
 from tread_lab.records import metric_names
@@ -29,7 +26,7 @@ from tread_lab.records.early_stopping import stopped_early
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.sweep_folder import PlanOf, SweepFolder
 from tread_lab.sweep.expand import Completion, Expansion, expand
-from tread_lab.sweep.forecast import Speed, TrainSeconds, disk_bytes, name_of_kind
+from tread_lab.sweep.forecast import TrainSeconds, disk_bytes
 from tread_lab.sweep.task import Task, is_complete, with_ancestors
 
 T = TypeVar("T", SweepSpec, Experiment)
@@ -94,12 +91,6 @@ class Plan(PlanOf[RunSpec]):
     def tasks(self) -> tuple[Task, ...]:
         """Every task once, parents first, although trials may share a run or a parent."""
         return self.tasks_of(self.trials)
-
-    def price(self, spec: RunSpec) -> float:
-        """Return what the training of a run costs: seconds where these are matched, else FLOPs."""
-        if self.match == "train_seconds":
-            return Speed(*self.sources["speeds"][name_of_kind(spec)]).train_seconds(spec)
-        return cost(spec).train_flops
 
     @property
     def parents(self) -> int:
@@ -208,7 +199,6 @@ def make_plan(
         evaluate=tuple(encode(expansion.evaluations)),
         sources={"sweep": encode(sweep), "experiment": encode(experiment), **speeds},
         excluded=expansion.excluded,
-        duplicates=expansion.duplicates,
         search=None if search is None else _search_tree(search, cells),
         space=tuple(own[-1].cell for own in cells.values()),
         cells=cells,
@@ -438,10 +428,10 @@ def load_plan(folder: SweepFolder) -> Plan:
     Raises:
         UserError: there is none, or it cannot be read; names its file.
     """
-    stored, decoded = folder.plan(), SharedParts().run
+    stored = folder.plan()
     fields = {field.name: getattr(stored, field.name) for field in dataclasses.fields(stored)}
     try:
-        trials = [Trial(**{**vars(t), "spec": decoded(t.spec)}) for t in stored.trials]
+        trials = [Trial(**{**vars(t), "spec": decode(RunSpec, t.spec)}) for t in stored.trials]
         plan = Plan(**{**fields, "trials": tuple(trials)})
         assert plan.evaluations is not None  # decoded here
     except UserError as error:
@@ -461,7 +451,6 @@ def plan_with_costs(plan: Plan) -> dict[str, Any]:
         "runs": len(specs),
         "evaluations": len(plan.evaluations),
         "holes": sum(hole.count for hole in plan.excluded),
-        "duplicates": sum(same.count for same in plan.duplicates),
     }
     costs = {"train_flops": plan.train_flops, "disk_bytes": plan.disk_bytes}
     runs = {run: _price(spec) for run, spec in specs.items()}

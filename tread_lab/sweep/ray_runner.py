@@ -21,9 +21,8 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from tread_lab.config.errors import Unavailable, UserError, first_line
-from tread_lab.hardware import DeviceFacts, Devices
+from tread_lab.hardware import DeviceFacts, Devices, RunResources, cpus_here
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.resources import RunResources, cpus_here
 from tread_lab.sweep.run_task import UNDER_WAY, AttemptFailed, Report, WorkerInfo, run_task
 from tread_lab.sweep.runner import Interrupted, ReportHandler, UserErrors, stop_signals
 from tread_lab.sweep.task import Task, TaskQueue
@@ -275,19 +274,19 @@ class TuneSession(_InDriver, tune.Callback):
         task = self.queue.next()
         if task is None:
             return None
-        try:
-            expected = of_nodes(fingerprint(task.spec, "cpu"))
-        except UserError as error:  # its data cannot be read
-            self.user_errors.add(str(error))
+        job = None
+        with self.user_errors.collect():  # of data that cannot be read
+            worker = replace(self.runner.worker, expected=of_nodes(fingerprint(task.spec, "cpu")))
+            job = Job(self.lab, task, self.runner.resources, worker, self.goes_on)
+        if job is None:
             self._ended.append(task)
             return self.next()
-        worker = replace(self.runner.worker, expected=expected)
-        return Job(self.lab, task, self.runner.resources, worker, self.goes_on)
+        return job
 
     @property
     def exhausted(self) -> bool:
         """Whether no task will follow."""
-        return not self.goes_on.exists() or (self.queue.exhausted and not self._ended)
+        return not self.goes_on.exists() or self.queue.done
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         if self.error or self.asked_to_stop() or self.queue.stop:
@@ -299,7 +298,8 @@ class TuneSession(_InDriver, tune.Callback):
         report = Report(**result["report"])
         try:
             if report.phase == _MISTAKE:
-                self.user_errors.add(report.note)
+                with self.user_errors.collect():
+                    raise UserError(report.note)
             elif report.phase == _UNAVAILABLE:
                 raise Unavailable(report.note)
             else:

@@ -75,29 +75,24 @@ class InlineRunner:
 
 
 class UserErrors:
-    """Collects the user errors of single tasks, which do not stop the other tasks."""
+    """Keeps the first user error of single tasks, which do not stop the other tasks."""
 
-    def __init__(self) -> None:
-        self.messages: dict[str, None] = {}
+    first: UserError | None = None
 
     @contextmanager
     def collect(self) -> Iterator[None]:
-        """Collect a user error of the block; `Unavailable` passes, because it stops every task."""
+        """Keep a user error of the block; `Unavailable` passes, because it stops every task."""
         try:
             yield
         except Unavailable:
             raise
         except UserError as error:
-            self.add(str(error))
-
-    def add(self, message: str) -> None:
-        self.messages[message] = None
+            self.first = self.first or error
 
     def raise_first(self) -> None:
-        """Raise the first error with the number of further ones; return if there is none."""
-        for message in self.messages:
-            more = len(self.messages) - 1
-            raise UserError(message + (f" (and {more} more like it)" if more else ""))
+        """Raise the first error; return if there is none."""
+        if self.first is not None:
+            raise self.first
 
 
 @contextmanager

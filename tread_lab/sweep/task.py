@@ -19,7 +19,6 @@ from tread_lab.config.evaluation import (
 from tread_lab.config.guidance import check_guidance
 from tread_lab.config.run import RunSpec
 from tread_lab.config.signature import signature
-from tread_lab.config.units import counted
 from tread_lab.records.early_stopping import EarlyStopping, choose
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder, list_checkpoints, step_of
@@ -163,20 +162,14 @@ class TaskQueue(Protocol):
     """Hands out tasks one by one and learns of their ends; called from one thread.
 
     Attributes:
-        exhausted: whether every task has been handed out.
-        done: whether every task has also ended.
+        done: whether every task has been handed out and has ended.
         stop: whether the running tasks are to end now, with a checkpoint.
-        left: what has not been handed out or has not ended, for people.
     """
 
-    @property
-    def exhausted(self) -> bool: ...
     @property
     def done(self) -> bool: ...
     @property
     def stop(self) -> bool: ...
-    @property
-    def left(self) -> str: ...
 
     def next(self) -> Task | None:
         """Return a task that can start now; `None` while every task left waits for others."""
@@ -203,16 +196,8 @@ class ListQueue:
                 self._open.add(task.run)
 
     @property
-    def exhausted(self) -> bool:
-        return not self._waiting
-
-    @property
     def done(self) -> bool:
         return not self._open
-
-    @property
-    def left(self) -> str:
-        return f"{counted(len(self._open), 'run')} left"
 
     def next(self) -> Task | None:
         for name, task in self._waiting.items():
@@ -248,17 +233,8 @@ class RungQueue:
                 self._begin(number, standing.begun)
 
     @property
-    def exhausted(self) -> bool:
-        return self.done
-
-    @property
     def done(self) -> bool:
         return self._queue.done and self._choice is None
-
-    @property
-    def left(self) -> str:
-        waiting = [one for one in self._standings if not (one.ended or one.paused)]
-        return f"{counted(len(waiting), 'cell')} left"
 
     def next(self) -> Task | None:
         while (task := self._queue.next()) is None and (number := self._choice) is not None:
@@ -290,18 +266,10 @@ class TimedQueue:
 
     Args:
         hours: that the command may run, all sessions together; `None` for no limit.
-
-    Attributes:
-        closed: whether the hours are over and something is left.
     """
 
     def __init__(self, queue: TaskQueue, hours: float | None, watch: Stopwatch) -> None:
         self.queue, self.hours, self.watch = queue, hours, watch
-        self.closed = False
-
-    @property
-    def exhausted(self) -> bool:
-        return self.closed or self.queue.exhausted
 
     @property
     def done(self) -> bool:
@@ -310,16 +278,10 @@ class TimedQueue:
     @property
     def stop(self) -> bool:
         self.watch.note()
-        over = self.hours is not None and self.watch.seconds > self.hours * 3600
-        self.closed = self.closed or (over and not self.queue.done)
-        return over
+        return self.hours is not None and self.watch.seconds > self.hours * 3600
 
     def next(self) -> Task | None:
         return None if self.stop else self.queue.next()
 
     def ended(self, task: Task) -> None:
         self.queue.ended(task)
-
-    @property
-    def left(self) -> str:
-        return f"{self.queue.left}; the same command with more hours continues"

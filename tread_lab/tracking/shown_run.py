@@ -17,8 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from PIL import Image
 
-from tread_lab.config.cell import Tree, Trial
-from tread_lab.config.labels import MetricNames, count_label
+from tread_lab.config.labels import MetricNames, Tree, Trial, count_label
 from tread_lab.records.durable import modified, read_entries
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tread_lab.config.run import RunSpec
-from tread_lab.cost.added import Priced, priced_systems
+from tread_lab.cost.blocks import Priced, priced_systems
 
 if TYPE_CHECKING:
     import torch

@@ -10,8 +10,8 @@ from tests.pretender import Pretender
 from tests.sweep.search.test_suggest import planned
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
-from tread_lab.sweep.search import suggest as search_queue
-from tread_lab.sweep.search.suggest import Observation, SearchQueue
+from tread_lab.sweep import suggest as search_queue
+from tread_lab.sweep.suggest import Observation, SearchQueue
 
 
 def test_sampler_sees_no_chance_result(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +58,6 @@ def test_cell_needs_a_value_of_each_run(lab: Lab, states: list[str], seen: str) 
         elif state != "open":
             lab.run(task.run).finish(RunState(state), step=3, metrics={"cost/train_flops": 1.0})
         queue.ended(task)
-    assert len(tasks) == 4 and queue.left == "0 trials left"
+    assert len(tasks) == 4 and queue.done
     assert [cell.state for cell in queue.observations] == [seen]
     assert queue.observations[0].values is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tread_lab.sweep.search.space import Space
+from tread_lab.sweep.search_space import Space
 
 TRIANGLE = [
     {"start": i, "end": j, "rate": 0.5, "selection": s}

@@ -16,8 +16,8 @@ from tread_lab.config.errors import UserError
 from tread_lab.config.sweep import SearchSpec
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.plan import Plan, pending_tasks, store_plan
-from tread_lab.sweep.search.space import Space
-from tread_lab.sweep.search.suggest import (
+from tread_lab.sweep.search_space import Space
+from tread_lab.sweep.suggest import (
     Observation,
     SearchQueue,
     propose,

@@ -8,10 +8,10 @@ from typing import Any
 from tests.pretender import ended_run
 from tests.sweep.plans import tiny
 from tread_lab.config import RunSpec
-from tread_lab.config.cell import Trial
 from tread_lab.config.evaluation import HeldoutSpec
+from tread_lab.config.labels import Trial
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.search.suggest import cell_values
+from tread_lab.sweep.suggest import cell_values
 
 AT_END = HeldoutSpec(images=8, levels=2)
 FLOPS, LOSS = "cost/train_flops", "heldout/loss"

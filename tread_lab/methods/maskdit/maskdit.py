@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tread_lab.config.run import RunSpec
-from tread_lab.cost.added import Added, Tokens
+from tread_lab.cost.blocks import Added, Tokens
 from tread_lab.methods.maskdit.spec import MaskBypass
 from tread_lab.train.joining import System
 

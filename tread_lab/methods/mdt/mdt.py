@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tread_lab.config.run import RunSpec
-from tread_lab.cost.added import NOTHING, Added, Tokens
-from tread_lab.cost.blocks import FP32, block_cost
+from tread_lab.cost.blocks import FP32, NOTHING, Added, Tokens, block_cost
 from tread_lab.methods.mdt.spec import BothLoss, MdtBypass
 from tread_lab.train.joining import ForwardPass, Joining, Part, System
 

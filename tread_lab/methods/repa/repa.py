@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tread_lab.config.run import RunSpec
-from tread_lab.cost.added import Added, Beside, Tokens
+from tread_lab.cost.blocks import Added, Beside, Tokens
 from tread_lab.methods.repa.spec import RepaSpec
 from tread_lab.train.joining import Joining, Part, System
 

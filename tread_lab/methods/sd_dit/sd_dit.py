@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from tread_lab.config.run import RunSpec
-from tread_lab.cost.added import Added, Beside
+from tread_lab.cost.blocks import Added, Beside
 from tread_lab.methods.sd_dit.spec import DiscriminationLoss
 from tread_lab.train.joining import Joining, Part, System
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tread_lab.config.run import RunSpec
-from tread_lab.cost.added import Added
+from tread_lab.cost.blocks import Added
 from tread_lab.methods.sprint.spec import SprintBypass
 from tread_lab.train.joining import System
 

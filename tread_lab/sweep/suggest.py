@@ -16,14 +16,12 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState, create_trial
 
-from tread_lab.config.cell import Spec, Trial
 from tread_lab.config.errors import UserError, lookup, suggest
 from tread_lab.config.evaluation import EvaluationSpec
-from tread_lab.config.labels import cell_text
+from tread_lab.config.labels import Spec, Trial
 from tread_lab.config.run import RunSpec
 from tread_lab.config.signature import signature
 from tread_lab.config.sweep import SearchSpec
-from tread_lab.config.units import counted
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import lower_is_better
 from tread_lab.records.run_state import RunState
@@ -31,7 +29,7 @@ from tread_lab.records.sweep_folder import Suggestion
 from tread_lab.results.gaps import run_gaps
 from tread_lab.results.smooth_map import FEWEST, smooth_map
 from tread_lab.sweep.plan import Plan
-from tread_lab.sweep.search.space import Space
+from tread_lab.sweep.search_space import Space
 from tread_lab.sweep.task import ListQueue, Task
 
 TINY = 1e-9  # probability of what the map excludes
@@ -59,23 +57,12 @@ class SearchQueue:
         self._observe()
 
     @property
-    def exhausted(self) -> bool:
-        return self._suggests_no_more and self._queue.exhausted
-
-    @property
     def _suggests_no_more(self) -> bool:
         return len(self.observations) >= self._wanted
 
     @property
     def done(self) -> bool:
-        return self.exhausted and self._queue.done
-
-    @property
-    def left(self) -> str:
-        waiting = [self.space.cells[o.cell] for o in self.observations if not o.over]
-        over = len(self.observations) - len(waiting)
-        suggested = f" ({'; '.join(map(cell_text, waiting))} suggested)" if waiting else ""
-        return f"{counted(self._wanted - over, 'trial')} left{suggested}"
+        return self._suggests_no_more and self._queue.done
 
     def next(self) -> Task | None:
         while (task := self._queue.next()) is None and self._may_suggest():

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tread_lab.config.cell import Cell
+from tread_lab.config.labels import Cell
 
 Point = dict[str, float | str]
 

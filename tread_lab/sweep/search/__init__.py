@@ -1,1 +1,0 @@
-"""Which task comes next: queues, hours, and a sampler that chooses cells."""
