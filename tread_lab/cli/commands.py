@@ -39,7 +39,7 @@ def status(
     as_json: AsJson = False,
     root: Root = None,
 ) -> int:
-    """Show what is done, running, failed.
+    """Show completed, running and failed runs.
 
     Example: tread-lab status route_placement
     """
@@ -186,7 +186,7 @@ def ui(
 
 
 def export(
-    name: Annotated[str, "a run; the first letters of its name are enough", {"metavar": "RUN"}],
+    name: Annotated[str, "the start of a run's signature", {"metavar": "RUN"}],
     out: Annotated[Path, "a new folder"],
     *,
     step: Annotated[int | None, "step of a kept checkpoint (default: the last)"] = None,

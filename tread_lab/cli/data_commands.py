@@ -75,7 +75,7 @@ def encode(
     captions: Annotated[
         Path | None, "COCO's annotations, or lines with file_name and text", {"metavar": "FILE"}
     ] = None,
-    batch: Annotated[int, "images encoded and written together (32)"] = 32,
+    batch: Annotated[int, "images per batch (32)"] = 32,
     device: Annotated[
         str | None, "cpu, cuda:0, or several: cuda:0,cuda:1 (default: all GPUs)"
     ] = None,
@@ -138,7 +138,7 @@ def verify(
     classes: Annotated[int | None, "labels are 0..N-1 (default: the manifest's)"] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Find every fault of a data set, a line for each.
+    """Check a data set, one line per fault.
 
     Example: tread-lab data verify latents --classes 1000
     """
@@ -160,7 +160,7 @@ def stats(
     write: Annotated[bool, "write statistics.json, for data.normalise=true"] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Count classes, measure channels, find the scale.
+    """Print classes, channel statistics and the scale.
 
     Example: tread-lab data stats latents --write
     """
@@ -181,7 +181,7 @@ def reference(
     *,
     size: Annotated[int, "side of the crop (256)"] = 256,
     keep: Annotated[int, "images stored for precision, recall and KID (10000)"] = 10_000,
-    batch: Annotated[int, "images described together (100)"] = 100,
+    batch: Annotated[int, "images per batch (100)"] = 100,
     limit: Limit = None,
     workers: Readers = ALL_CORES,
     skip_damaged: SkipDamaged = False,

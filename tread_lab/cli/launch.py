@@ -73,7 +73,7 @@ def sweep(
     plan: Annotated[bool, "print the plan and stop"] = False,
     power: Annotated[bool, "the plan with the smallest gap that 2 to 10 seeds detect"] = False,
     retry_failed: Annotated[bool, "run all failed runs again"] = False,
-    executor: Annotated[Literal["ray", "inline"], "what carries the runs out (ray)"] = "ray",
+    executor: Annotated[Literal["ray", "inline"], "executor of the runs (ray)"] = "ray",
     gpus: Annotated[
         float | None, "GPUs per run, or a share such as 0.5 (default: 1 if there is a GPU)"
     ] = None,

@@ -40,9 +40,9 @@ _NAME = "command name"  # no option has a space in its name
 
 COMMANDS: Mapping[str, tuple[str, str]] = {  # the module of each, and its help
     "sweep": ("launch", "Plan and run a sweep file"),
-    "train": ("train_and_evaluate", "Train one run, its parents first, and measure it"),
-    "evaluate": ("train_and_evaluate", "Measure trained runs"),
-    "status": ("commands", "Show what is done, running, failed"),
+    "train": ("train_and_evaluate", "Train and evaluate one run, its parents first"),
+    "evaluate": ("train_and_evaluate", "Evaluate trained runs"),
+    "status": ("commands", "Show completed, running and failed runs"),
     "figures": ("commands", "Draw the paper's figures, and print their paths"),
     "report": ("commands", "Write one HTML file about a sweep, or about two side by side"),
     "dashboard": ("commands", "Follow sweeps in the browser"),
@@ -51,8 +51,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {  # the module of each, and its help
     "cost": ("commands", "Compute parameters, MACs, FLOPs, speed-up"),
     "data encode": ("data_commands", "Encode images into packed latents"),
     "data pack": ("data_commands", "Pack latents of any source into arrays"),
-    "data verify": ("data_commands", "Find every fault of a data set, a line for each"),
-    "data stats": ("data_commands", "Count classes, measure channels, find the scale"),
+    "data verify": ("data_commands", "Check a data set, one line per fault"),
+    "data stats": ("data_commands", "Print classes, channel statistics and the scale"),
     "data reference": (
         "data_commands",
         "Write statistics of real images, which FID compares with",

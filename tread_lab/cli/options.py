@@ -27,9 +27,9 @@ INTERRUPTED = 130
 
 EXIT_CODES = {
     DONE: "done",
-    UNFINISHED: "some runs failed or lack a measurement, or a data set has faults",
-    2: "a mistake; the line says what to correct",
-    3: "the disk is full or the cluster is lost; run the same command again to continue",
+    UNFINISHED: "failed runs, missing evaluations or a faulty data set",
+    2: "an error in the command or a file; one line names the field",
+    3: "disk full or cluster lost; run the same command again to continue",
     INTERRUPTED: "stopped by Ctrl-C or SIGTERM; run the same command again to continue",
 }
 
@@ -76,23 +76,23 @@ Tracker = Annotated[
     {"metavar": "NAME"},
 ]
 Cpus = Annotated[int, "CPU cores per run, or per device of a run that has several (1)"]
-Processes = Annotated[int, "processes on CPUs that train each run together (1)"]
-Concurrent = Annotated[int | None, "most runs at the same time"]
+Processes = Annotated[int, "CPU processes per run (1)"]
+Concurrent = Annotated[int | None, "maximum of concurrent runs"]
 Threads = Annotated[int, "CPU threads, of each of its processes (1)"]
-GpusTogether = Annotated[int | None, "GPUs of this machine that work on a run together (1)"]
-ProcessesTogether = Annotated[int | None, "processes on CPUs that work on a run together (1)"]
+GpusTogether = Annotated[int | None, "GPUs of this machine to use together (1)"]
+ProcessesTogether = Annotated[int | None, "CPU processes to use together (1)"]
 OneSweep = Annotated[str, "a sweep", {"metavar": "SWEEP"}]
 Host = Annotated[str, "address to listen on (default: loopback)"]
-Limit = Annotated[int | None, "take so many images, evenly spread", {"metavar": "N"}]
+Limit = Annotated[int | None, "use N images, evenly spread", {"metavar": "N"}]
 Readers = Annotated[int, "threads that read images (default: all cores)"]
-SkipDamaged = Annotated[bool, "leave out images that cannot be read, and count them"]
+SkipDamaged = Annotated[bool, "skip and count unreadable images"]
 Images = Annotated[
     Path, "a folder with one folder a class, a folder of webdataset tars, or a glob of tars",
     {"metavar": "IMAGES"},
 ]  # fmt: skip
 Latents = Annotated[Path, "a folder of latents, an .npz, or a glob of tars"]
 Source = Annotated[
-    str | None, "latents, shards, folder or safetensors (default: by what lies there)",
+    str | None, "latents, shards, folder or safetensors (default: by the files)",
     {"metavar": "NAME"},
 ]  # fmt: skip
 

@@ -145,7 +145,7 @@ def evaluate(
     evaluations: Annotated[
         Sequence[str],
         'e.g. fd@5k "fd@1k at 250, 50%%, end" "{heldout_loss: {images: 64}}" (default: the'
-        " evaluations of the plan); sampler.steps=20 sampler.guidance=2 say how images are"
+        " evaluations of the plan); sampler.steps=20 sampler.guidance=2 set how images are"
         " generated",
         {"nargs": "*"},
     ] = (),
@@ -163,7 +163,7 @@ def evaluate(
     as_json: AsJson = False,
     root: Root = None,
 ) -> int:
-    """Measure trained runs.
+    """Evaluate trained runs.
 
     Example: tread-lab evaluate route_placement fd@5k
     """
