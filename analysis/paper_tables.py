@@ -17,7 +17,7 @@ from tread_lab.config.run import RunSpec
 from tread_lab.cost.training import Cost, cost
 from tread_lab.records.metric_names import MINUS, delta_column
 from tread_lab.results import ranking_caption, require_metric, with_delta
-from tread_lab.results.ranking_table import formatted, ranking, to_markdown
+from tread_lab.results.ranking import formatted, ranking, to_markdown
 
 _STORED = load_yaml(
     Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"), "published.yaml"

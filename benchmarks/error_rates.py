@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from tread_lab.results.best_set import worse_over_seeds
-from tread_lab.results.intervals import half_width
+from tread_lab.results.intervals import half_width, worse_over_seeds
 
 BLOCKS = 3  # over which the shared variance of neighbours falls to 1/e
 MARGIN = 0.02

@@ -37,8 +37,7 @@ from tread_lab.records.metric_names import (
     value_text,
 )
 from tread_lab.records.run_state import RunState
-from tread_lab.records.stored_plan import StoredPlan
-from tread_lab.records.sweep_folder import hours_text
+from tread_lab.records.sweep_folder import StoredPlan, hours_text
 from tread_lab.results import (
     cells_frame,
     ranked_cells,
@@ -334,7 +333,7 @@ def versus(lab: Lab, first: str, second: str) -> tuple[str, pd.DataFrame]:
     Raises:
         UserError: a sweep is unknown or unmeasured, or the two share no cell and metric.
     """
-    frames = [trials_frame(lab, lab.known_sweep(name)) for name in (first, second)]
+    frames = [trials_frame(lab, name) for name in (first, second)]
     keys = [ranking_key(frame) for frame in frames]
     metric = keys[0]
     if metric is None or metric not in frames[1]:

@@ -27,7 +27,7 @@ from tread_lab.records.metric_names import (
     metric_label,
 )
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.stored_plan import StoredPlan
+from tread_lab.records.sweep_folder import StoredPlan
 from tread_lab.results import cells_frame, intervals_over, result_texts, routed, with_delta
 
 POINTS = 200  # of a curve; longer ones are thinned out

@@ -12,8 +12,7 @@ import yaml
 from tread_lab.config.labels import ROUTE_AXES
 from tread_lab.config.units import counted
 from tread_lab.records.lab import Lab
-from tread_lab.records.stored_plan import StoredPlan
-from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.records.sweep_folder import StoredPlan, SweepFolder
 
 
 def repetition(lab: Lab, folder: SweepFolder, plan: StoredPlan, best: str = "") -> dict[str, Any]:

@@ -27,7 +27,7 @@ from tread_lab.records.metric_names import (
 )
 from tread_lab.records.run_state import SENTENCES, RunState
 from tread_lab.results import cells_frame, of_baseline, ranking_key, result_texts, routed
-from tread_lab.results.ranking_table import formatted, ranking
+from tread_lab.results.ranking import formatted, ranking
 
 COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, STEP_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU)
 BESIDE = 3  # metrics beside that of the ranking

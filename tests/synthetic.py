@@ -31,9 +31,8 @@ from tread_lab.config import (
 )
 from tread_lab.config.evaluation import decode_evaluations
 from tread_lab.records import metric_names
-from tread_lab.records.durable import write_json
+from tread_lab.records.durable import LogWriter, write_json
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import LogWriter
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
 

@@ -18,8 +18,8 @@ from tests.pretender import ended_run
 from tests.sweep.plans import tiny
 from tread_lab.cli.main import main
 from tread_lab.config import UserError
+from tread_lab.records.durable import read_entries
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import read_entries
 from tread_lab.results import trials_frame
 
 SOURCES = sorted(

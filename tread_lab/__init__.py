@@ -4,16 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tread_lab.results.lab_frames import open_lab, open_sweep
+    from tread_lab.results.sweep_frames import open_sweep
     from tread_lab.sweep.planned_sweep import load_sweep
 
-__all__ = ["__version__", "load_sweep", "open_lab", "open_sweep"]
+__all__ = ["__version__", "load_sweep", "open_sweep"]
 __version__ = "0.3.0"
 
 _MODULES = {
     "load_sweep": "tread_lab.sweep.planned_sweep",
-    "open_lab": "tread_lab.results.lab_frames",
-    "open_sweep": "tread_lab.results.lab_frames",
+    "open_sweep": "tread_lab.results.sweep_frames",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from tread_lab.analysis.figures.points import Drawn, SweepRecords, named, sample
 from tread_lab.analysis.figures.style import save
 from tread_lab.analysis.paper_tables import sweep_table
 from tread_lab.records.caveats import mixtures
-from tread_lab.records.durable import write_text
+from tread_lab.records.durable import write_text, writing
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import HELDOUT_LOSS, TRAIN_LOSS
 from tread_lab.records.sweep_folder import SweepFolder
@@ -68,34 +69,28 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
     """Write every figure as PNG and PDF, tables as Markdown and LaTeX, and return their paths.
 
     A figure without a single number to show is left out. A sweep with more axes than the route's
-    has one set of figures for each of their values. What was written earlier and is no figure of
-    the sweep any more is removed.
+    has one set of figures for each of their values. They take the place of the whole folder.
 
     Raises:
         UserError: no such sweep, or its folder cannot be written.
     """
     folder = lab.known_sweep(sweep)
-    records = sweep_records(lab, folder)
-    paths: list[Path] = []
-    names_path = folder.figure_names_path
-    listed = names_path.read_text("utf-8", "replace") if names_path.exists() else ""
-    folder.drawn_path.unlink(missing_ok=True)
+    records, made = sweep_records(lab, folder), folder.path / ".figures"
+    shutil.rmtree(made, ignore_errors=True)
+    with writing(made):
+        made.mkdir()
+    paths = _write_tables(records, made)
     for drawn in all_figures(records):
-        paths += save(drawn.figure, folder.figures, drawn.name)
-    paths += _write_tables(records, folder.figures)
-    stale = {*listed.split("\n")} - {path.name for path in paths}
-    for path in folder.figures.glob("*"):  # a name in the list is never a path to elsewhere
-        if path.name in stale and path.is_file():
-            path.unlink()
-    write_text(names_path, "\n".join(path.name for path in paths))
-    write_text(folder.drawn_path, "")
-    return paths
+        paths += save(drawn.figure, made, drawn.name)
+    folder.remove_figures()
+    made.rename(folder.figures)
+    return [folder.figures / path.name for path in paths]
 
 
 def sweep_records(lab: Lab, folder: SweepFolder) -> SweepRecords:
     """Return what all figures of a sweep are drawn from."""
-    reader = SweepReader.of(lab, folder)
-    history = history_frame(lab, folder, keys=[TRAIN_LOSS])
+    reader = SweepReader.of(lab, folder.name)
+    history = history_frame(lab, folder.name, [TRAIN_LOSS])
     return SweepRecords(lab, reader.trials(), history, reader.training(), reader.equal_steps())
 
 

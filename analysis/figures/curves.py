@@ -194,8 +194,8 @@ def selection_rates(records: SweepRecords) -> Iterator[Drawn]:
 def over_training(frame: pd.DataFrame, metric: str) -> dict[str, Curves]:
     """Return curves of a metric over training steps, and over each cost that rows have.
 
-    Of rows of `training_frame`; a point is a stage of one run, or a run of its own length. A gap
-    has no curve of the baseline, of which it is 0.
+    Of rows of `SweepReader.training`; a point is a stage of one run, or a run of its own length. A
+    gap has no curve of the baseline, of which it is 0.
 
     Raises:
         UserError: no such metric, or the sweep has no several steps of training.
@@ -328,7 +328,7 @@ def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str) -> TimeToEqual
 
     A factor takes two seeds or more: equal curves of one seed have factors from 0.67 to 1.5.
 
-    A point is a stage of one run, or a run of its own length: rows of `training_frame`.
+    A point is a stage of one run, or a run of its own length: rows of `SweepReader.training`.
 
     Raises:
         UserError: no such metric, or the sweep has no several steps of training.

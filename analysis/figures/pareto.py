@@ -33,7 +33,7 @@ from tread_lab.records.metric_names import (
 )
 from tread_lab.records.run_state import RunState
 from tread_lab.results import COUNT, HIGH, LOW, UNIT, cells_frame, listed, require_metric, routed
-from tread_lab.results.ranking_table import training_price
+from tread_lab.results.ranking import training_price
 
 _LETTERS = 19  # in an inch of a line
 FRONT = (

@@ -32,8 +32,8 @@ class SweepRecords:
     Attributes:
         frame: rows of `trials_frame`.
         history: rows of `history_frame`, the training losses.
-        training: rows of `training_frame`, for curves over training.
-        equal_steps: rows of `equal_steps_frame`; `None` where it is.
+        training: rows of `SweepReader.training`, for curves over training.
+        equal_steps: rows of `SweepReader.equal_steps`, or `None`.
     """
 
     lab: Lab

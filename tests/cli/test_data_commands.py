@@ -53,7 +53,7 @@ MANIFEST: dict[str, Any] = {
         ({"made_with": {"packed": "folder"}, "latent": [16, 4, 4]}, {"classes": 7}),
         (
             {"files": {"statistics.json": {"bytes": 1500}}},
-            {"classes": 1000, "scale": 1, "normalise": "true"},
+            {"classes": 1000, "scale": 1, "normalise": True},
         ),
         ({"made_with": {"decoder_range": "unit"}}, {"classes": 7, "decoder_range": "unit"}),
     ],
@@ -62,5 +62,5 @@ def test_settings_follow_from_the_manifest(
     changes: dict[str, Any], settings: dict[str, Any]
 ) -> None:
     channels, size, _ = changes.get("latent", MANIFEST["latent"])
-    named = {"source": "latents", "path": Path("x"), "channels": channels, "size": size}
+    named = {"source": "latents", "path": "x", "channels": channels, "size": size}
     assert data_settings(Path("x"), {**MANIFEST, **changes}) == {**named, **settings}

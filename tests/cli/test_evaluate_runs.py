@@ -9,8 +9,8 @@ import pytest
 
 from tests.pretender import ended_run
 from tests.sweep.plans import DEEP, plan_of, tiny
-from tread_lab.cli.evaluate_runs import named_evaluations, to_measure
 from tread_lab.cli.main import main
+from tread_lab.cli.train_and_evaluate import named_evaluations, to_measure
 from tread_lab.config import UserError, decode, encode
 from tread_lab.config.evaluation import (
     EvaluationDefaults,

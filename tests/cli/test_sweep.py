@@ -44,7 +44,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def write_figures(lab: Lab, name: str) -> list[Path]:
         lab.sweep(name).figures.mkdir(exist_ok=True)
-        lab.sweep(name).drawn_path.touch()
         names.append(name)
         return []
 
@@ -83,7 +82,7 @@ def test_figures_follow_every_new_result(drawn: list[str], pretended: Any) -> No
     assert main(COMMAND) == main(COMMAND) == 0 and drawn == ["s", "s", "s"]
     lab.run(run.run).reopen()
     pretended.error = None
-    pretended.beside = lambda lab: lab.sweep("s").drawn_path.touch()  # `tread-lab figures`
+    pretended.beside = lambda lab: lab.sweep("s").figures.mkdir()  # `tread-lab figures`
     assert main(COMMAND) == 0 and drawn == ["s"] * 4
 
 

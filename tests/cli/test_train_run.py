@@ -70,7 +70,7 @@ def test_impossible_device_count_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("tread_lab.cli.train_run.visible_gpus", lambda: [None] * 8)
+    monkeypatch.setattr("tread_lab.cli.train_and_evaluate.visible_gpus", lambda: [None] * 8)
     assert main([*SMALL, *words]) == 2
     assert said in capsys.readouterr().err
 

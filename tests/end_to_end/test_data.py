@@ -117,14 +117,14 @@ def test_images_become_a_measured_sweep(
     assert main(command.split()) == 0
     assert main(command.replace("images latents", "images undisturbed").split()) == 0
     assert digests(in_folder / "latents") == digests(in_folder / "undisturbed")
-    assert "latents: 120 samples of 4x8x8, 3 labels" in capsys.readouterr().out
+    assert "samples  120\nlatent   [4, 8, 8]\nlabels   3" in capsys.readouterr().out
 
     # verify, stats
     assert main(["data", "verify", "latents"]) == 0
     capsys.readouterr()
     assert main(["data", "stats", "latents", "--json"]) == 0
     measured = json.loads(capsys.readouterr().out)
-    assert measured["counts"] == [40, 40, 40]
+    assert (measured["labels"], measured["samples_per_label"]) == (3, [40, 40])
     assert 1 / 3 < measured["deviation"] * SCALE < 3
 
     # statistics of the real images, a sweep with evaluations at three steps, figures

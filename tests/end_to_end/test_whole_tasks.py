@@ -30,8 +30,8 @@ from tread_lab.data.content import sha256
 from tread_lab.diffusion import generate
 from tread_lab.evaluate import fidelity, references
 from tread_lab.evaluate.extraction import SPACES
+from tread_lab.records.durable import LogWriter
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import LogWriter
 from tread_lab.records.metric_names import GAP_ROUTE, HELDOUT_LOSS, HELDOUT_ROUTED, SIMILARITY
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.train import device, precision, trainer

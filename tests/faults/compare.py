@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from tests.tracking.conftest import Store
 from tread_lab.records import metric_names
+from tread_lab.records.durable import read_entries
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import is_held
-from tread_lab.records.log import read_entries
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.train.checkpoint import load_latest
 

@@ -32,7 +32,7 @@ def _import() -> None:
 
     import tread_lab.analysis.figures.catalogue
     import tread_lab.cli.launch
-    import tread_lab.cli.train_run
+    import tread_lab.cli.train_and_evaluate
     import tread_lab.evaluate.features
     import tread_lab.tracking.mlflow_tracker  # noqa: F401
     from tread_lab.data.embedded import open_fashion16

@@ -56,14 +56,15 @@ from tread_lab.results import (
     tied_with_best,
     trials_frame,
 )
-from tread_lab.results.best_set import (
+from tread_lab.results.gaps import Losses, loss_gaps
+from tread_lab.results.intervals import (
     largest,
+    pairing_kept,
+    t_interval,
     to_one,
     widening,
     worse_over_seeds,
 )
-from tread_lab.results.gaps import Losses, loss_gaps
-from tread_lab.results.intervals import pairing_kept, t_interval
 from tread_lab.train.assemble import trained
 from tread_lab.train.joining import condition_of
 

@@ -13,10 +13,19 @@ import pytest
 
 from tread_lab.config.errors import UserError
 from tread_lab.records import locks
-from tread_lab.records.durable import DiskFull, read_json, replacing, write_json
+from tread_lab.records.durable import (
+    DiskFull,
+    LogWriter,
+    append_line,
+    latest,
+    read_entries,
+    read_json,
+    read_lines,
+    replacing,
+    write_json,
+)
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
-from tread_lab.records.log import LogWriter, append_line, latest, read_entries, read_lines
 
 
 @pytest.mark.parametrize(
@@ -65,7 +74,7 @@ def test_line_on_full_disk_is_one_error(tmp_path: Path, monkeypatch: pytest.Monk
     def full(number: int) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("tread_lab.records.log.os.fsync", full)
+    monkeypatch.setattr("tread_lab.records.durable.os.fsync", full)
     with pytest.raises(DiskFull, match=r"cannot write .*x.jsonl: No space left on device; make"):
         append_line(tmp_path / "x.jsonl", {})
     (tmp_path / "file").touch()

@@ -9,11 +9,11 @@ import pytest
 
 from tread_lab.config.errors import UserError
 from tread_lab.config.labels import Tree, Trial
-from tread_lab.records.stored_plan import read_plan
 from tread_lab.records.sweep_folder import (
     Stopwatch,
     SweepFolder,
     hours_text,
+    read_plan,
 )
 
 TEXT = """{

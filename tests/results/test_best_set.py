@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tread_lab.results.best_set import (
+from tread_lab.results.intervals import (
     largest,
     to_one,
     widening,

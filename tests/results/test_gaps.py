@@ -32,7 +32,7 @@ from tread_lab.results.gaps import (
     run_gaps,
 )
 from tread_lab.results.intervals import t_interval
-from tread_lab.results.ranking_table import formatted, ranking
+from tread_lab.results.ranking import formatted, ranking
 
 BASELINE, TRIAL = signature(tiny_spec(None)), signature(tiny_spec((2, 8)))
 

@@ -11,10 +11,12 @@ import pytest
 from scipy import stats
 
 from tests.synthetic import small, write_sweep
+from tread_lab.cli.show_plan import STATED, deviations
 from tread_lab.records.lab import Lab
 from tread_lab.results import trials_frame
 from tread_lab.results.answer import PROVISIONAL, answer
-from tread_lab.results.power import STATED, deviation_of, deviations, smallest_gap
+from tread_lab.results.cells import deviation_of
+from tread_lab.results.intervals import smallest_gap
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 10])
@@ -26,20 +28,20 @@ def test_smallest_gap_is_shown_by_four_in_five(n: int) -> None:
 
 def test_deviations_are_observed_or_stated(tmp_path: Path) -> None:
     """What is stated was observed of the embedded network and says nothing of others."""
-    assert [*deviations(Lab(tmp_path), "DiT-12x32/2")] == [*STATED]
+    assert deviations(Lab(tmp_path), "DiT-12x32/2") == [*STATED]
     shift = {0: -0.001, 1: 0.0, 2: 0.001}
     lab = write_sweep(tmp_path, small(seeds=(0, 1, 2), seed_shift=shift))
-    (found,) = deviations(lab, "DiT-12x32/2")
-    assert found.value == pytest.approx(deviation_of(trials_frame(lab, "placement")))
-    assert found.value == pytest.approx(0.001, rel=0.2)
-    assert not [*deviations(lab, "DiT-S/2")]
+    ((_, found),) = deviations(lab, "DiT-12x32/2")
+    assert found == pytest.approx(deviation_of(trials_frame(lab, "placement")))
+    assert found == pytest.approx(0.001, rel=0.2)
+    assert not deviations(lab, "DiT-S/2")
 
 
 def test_stated_deviation_is_that_of_the_recorded_grid() -> None:
     grid = Path(__file__).parents[2] / "benchmarks" / "placement_grid.json"
     gaps_SK = np.array(json.loads(grid.read_text())["gap/heldout"])
     observed = np.sqrt((gaps_SK.std(axis=0, ddof=1) ** 2).mean())
-    assert STATED[1].value == pytest.approx(observed, rel=0.01)
+    assert STATED[1][1] == pytest.approx(observed, rel=0.01)
 
 
 def test_answer_calls_cells_within_the_margin_equivalent(seeds_frame: pd.DataFrame) -> None:

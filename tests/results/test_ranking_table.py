@@ -7,7 +7,7 @@ import pytest
 
 from tests.four_sweeps import made_frame
 from tread_lab.analysis.paper_tables import to_latex
-from tread_lab.results.ranking_table import ranking, to_markdown
+from tread_lab.results.ranking import ranking, to_markdown
 
 
 def test_each_trial_is_divided_by_its_own_baseline(metered_frame: pd.DataFrame) -> None:

@@ -16,12 +16,7 @@ from tread_lab.config import HeldoutSpec, RunSpec, decode, encode
 from tread_lab.config.sweep import Experiment, SweepSpec
 from tread_lab.dashboards.contents import contents
 from tread_lab.records.lab import Lab
-from tread_lab.results import (
-    equal_steps_frame,
-    steps_frame,
-    training_frame,
-    trials_frame,
-)
+from tread_lab.results import SweepReader, trials_frame
 from tread_lab.sweep.plan import Plan, make_plan, store_plan
 from tread_lab.sweep.task import Task
 
@@ -56,14 +51,14 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Plan]:
 
 @pytest.fixture(scope="module")
 def frame(done: tuple[Lab, Plan]) -> pd.DataFrame:
-    return steps_frame(done[0], "steps")
+    return SweepReader.of(done[0], "steps").steps()
 
 
 @pytest.mark.parametrize("phase", [{"routes_until": 4}, {"routes_from": 3}])
 def test_cost_of_unequal_steps_is_unknown(phase: dict[str, int], lab: Lab) -> None:
     """By its share of the steps, a stage before dense steps would count too many FLOPs."""
     carry_out(lab, *planned(lab, "phase", [2, "end"], fixed=phase).open_tasks(lab))
-    costs = steps_frame(lab, "phase").set_index(["role", "step"])["cost/train_flops"]
+    costs = SweepReader.of(lab, "phase").steps().set_index(["role", "step"])["cost/train_flops"]
     whole = costs["baseline", 6]
     assert costs["baseline", 2] == pytest.approx(whole / 3)
     assert np.isnan(costs["trial", 2]) and costs["trial", 6] < whole
@@ -91,7 +86,7 @@ def test_gaps_are_to_the_baseline_at_the_same_step(frame: pd.DataFrame) -> None:
 def test_matched_runs_also_compare_equal_steps(tmp_path: Path) -> None:
     lab, more = Lab.at(tmp_path), {"match": "train_flops", "axes": {"route": ["0->1", "1->1"]}}
     carry_out(lab, *planned(lab, "matched", ["baseline", "end"], **more).open_tasks(lab))
-    at_end, at_six = trials_frame(lab, "matched"), equal_steps_frame(lab, "matched")
+    at_end, at_six = trials_frame(lab, "matched"), SweepReader.of(lab, "matched").equal_steps()
     assert at_six is not None
     plan, losses = lab.sweep("matched").plan(), at_six["heldout/loss"]
     assert [trial.steps for trial in plan.trials] == [6, 8, 7]
@@ -101,7 +96,7 @@ def test_matched_runs_also_compare_equal_steps(tmp_path: Path) -> None:
     assert at_six["gap/heldout"].iloc[1] == pytest.approx(losses.iloc[1] - losses.iloc[0])
     assert at_six["heldout/loss"].iloc[0] == at_end["heldout/loss"].iloc[0]
     assert at_six["heldout/loss"].iloc[1] != at_end["heldout/loss"].iloc[1]
-    assert "step" not in training_frame(lab, "matched"), "two questions are no curve"
+    assert "step" not in SweepReader.of(lab, "matched").training(), "two questions are no curve"
     shown = contents(lab, "matched")
     assert "dense run at equal training FLOPs" in shown["answer"].sentence
     questions = {chart.question for chart in shown["charts"]}
@@ -114,8 +109,8 @@ def test_matched_runs_also_compare_equal_steps(tmp_path: Path) -> None:
 def test_decaying_stage_is_no_shorter_run(fixed: dict[str, Any], tmp_path: Path) -> None:
     lab, more = Lab.at(tmp_path), {"match": "train_flops", "axes": {"route": ["0->1"]}}
     carry_out(lab, *planned(lab, "decaying", [6, "end"], fixed=fixed, **more).open_tasks(lab))
-    assert equal_steps_frame(lab, "decaying") is None
-    frame = steps_frame(lab, "decaying")
+    assert SweepReader.of(lab, "decaying").equal_steps() is None
+    frame = SweepReader.of(lab, "decaying").steps()
     assert frame.attrs["schedules"] == ["sqrt_decay"] * ("schedule" in fixed["train"])
     rows = frame.set_index(["role", "step"])
     assert list(rows.index) == [("baseline", 6), ("trial", 6), ("trial", 8)]
@@ -125,7 +120,7 @@ def test_decaying_stage_is_no_shorter_run(fixed: dict[str, Any], tmp_path: Path)
 
 def test_failed_trial_has_one_row(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(stages=(100, 200), states={(2, 8): "failed"}))
-    frame = steps_frame(lab, "placement")
+    frame = SweepReader.of(lab, "placement").steps()
     assert frame["step"].fillna(-1).tolist() == [100, 200, 400] * 2 + [-1] + [100, 200, 400]
     assert frame["cell"].iloc[6] == "2->8 s=0.5" and frame["state"].iloc[6] == "failed"
     assert frame["cell"].iloc[5] == "0->4 s=0.5 step=400" and str(frame["step"].dtype) == "Int64"

@@ -27,8 +27,8 @@ from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, delta_column, metric_label
 from tread_lab.results import ranked_cells, ranking_key, trials_frame
-from tread_lab.results.ranking_table import formatted, ranking, to_markdown
-from tread_lab.tracking.comparison import note
+from tread_lab.results.ranking import formatted, ranking, to_markdown
+from tread_lab.tracking.mlflow_tracker import note
 from tread_lab.tracking.shown_run import ShownSweep
 
 Shown = Iterator[tuple[str, str, str]]  # cell, quantity, text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 import tread_lab
@@ -12,11 +13,10 @@ from tread_lab.records.lab import Lab
 
 @pytest.mark.task(61)
 def test_frames_of_a_finished_sweep_open_in_python(swept_lab: Lab) -> None:
-    sweep = tread_lab.open_lab().sweep("small")
+    sweep = tread_lab.open_sweep("small")
     assert len(sweep.trials) == 10 and len(sweep.cells) == 5
-    gaps = sweep.gaps[sweep.gaps["gap"] == "gap/heldout"].set_index("run")["mean"]
-    recorded = trials(swept_lab).set_index("run")["gap/heldout"].dropna()
-    assert gaps[recorded.index].tolist() == recorded.tolist()
+    assert repr(sweep) == "small: 10 runs of DiT-4x16x1/2 (10 completed), 2 seeds"
+    pd.testing.assert_frame_equal(sweep.trials, trials(swept_lab))
     losses = sweep.history("train/loss")
     assert losses.groupby("run")["step"].agg(list).map(tuple).unique().tolist() == [(1, 2, 3, 4)]
 

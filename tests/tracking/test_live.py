@@ -92,7 +92,7 @@ class Recorder:
 def test_tracker_follows_in_a_thread(every: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "EVERY", every)
     tracker, failed = Recorder(), list[str]()
-    with following(tracker, "s", failed.append):
+    with following(tracker.sync, "s", failed.append):
         eventually(lambda: len(tracker.calls) >= 3 or every > 1)
     assert len(failed) == 1 and "anything" in failed[0]
     assert tracker.calls and tracker.calls[-1][0] == "s"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -35,6 +37,14 @@ def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         print(f"{name:<{width}}  {value}")
+
+
+def show_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print facts on stdout, as JSON or one per line."""
+    if as_json:
+        print(json.dumps(facts, indent=1))
+    else:
+        show_pairs([(name.replace("_", " "), str(value)) for name, value in facts.items()])
 
 
 def metrics_line(metrics: Mapping[str, float]) -> str:

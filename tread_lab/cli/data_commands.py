@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from tread_lab.cli.console import answers, say, show_pairs, table
+from tread_lab.cli.console import say, show_facts
 from tread_lab.cli.options import (
     DONE,
     UNFINISHED,
@@ -24,7 +24,7 @@ from tread_lab.cli.options import (
 from tread_lab.cli.progress import with_progress
 from tread_lab.config.data import SD_SCALE
 from tread_lab.config.metrics import INCEPTION
-from tread_lab.config.units import amount, counted, span
+from tread_lab.config.units import amount, counted
 from tread_lab.data.autoencoder import Encoder
 from tread_lab.data.content import sha256
 from tread_lab.data.encode import Stored
@@ -209,11 +209,7 @@ def reference(
         damaged = show_steps(steps, "images")
     count = len(real.names) - damaged
     found = {"images": count, "stored": min(keep, count), "damaged": damaged, "size": size}
-    tree = {"file": str(out), **found, "sha256": sha256(out)}
-    if as_json:
-        print(json.dumps(tree, indent=1))
-    else:
-        show_pairs([(name, str(value)) for name, value in tree.items()])
+    show_facts({"file": str(out), **found, "sha256": sha256(out)}, as_json=as_json)
     return DONE
 
 
@@ -235,26 +231,17 @@ def show_packed(folder: Path, *, as_json: bool) -> None:
     """Print what a packed data set holds, and its settings for an experiment."""
     manifest: Any = read_manifest(folder)
     assert manifest is not None
-    if as_json:
-        print(json.dumps(manifest, indent=1))
-        return
-    size = sum(file["bytes"] for file in manifest["files"].values())
-    shape = "x".join(map(str, manifest["latent"]))
-    settings = ", ".join(f"{k}: {v}" for k, v in data_settings(folder, manifest).items())
-    print(
-        f"{folder}: {counted(manifest['samples'], 'sample')} of {shape},"
-        f" {counted(manifest['labels'], 'label')}, {amount(size)}"
-    )
-    if manifest["damaged"]:
-        print(f"{counted(manifest['damaged'], 'damaged image')} left out; damaged.txt names them")
-    print(f"data: {{{settings}}}")
+    names, settings = ("samples", "latent", "labels", "damaged"), data_settings(folder, manifest)
+    size = amount(sum(file["bytes"] for file in manifest["files"].values()))
+    facts = {name: manifest[name] for name in names} | {"size": size}
+    show_facts({"folder": str(folder), **facts, "data": settings}, as_json=as_json)
 
 
 def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `data` in an experiment that trains on a packed data set."""
     channels, side, _ = manifest["latent"]
     made_with = manifest["made_with"]
-    settings = {"source": "latents", "path": folder, "channels": channels, "size": side}
+    settings = {"source": "latents", "path": str(folder), "channels": channels, "size": side}
     settings["classes"] = made_with.get("classes") or manifest["labels"]
     normalised = "statistics.json" in manifest["files"]
     if normalised or made_with.get("scaled"):
@@ -262,7 +249,7 @@ def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     if made_with.get("decoder_range"):
         settings["decoder_range"] = made_with["decoder_range"]
     if normalised:
-        settings["normalise"] = "true"
+        settings["normalise"] = True
     elif made_with.get("scale"):
         settings["decoder_scale"] = made_with["scale"]
     elif made_with.get("packed") in ("shards", "folder") and channels == SD_CHANNELS:
@@ -272,23 +259,22 @@ def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def show_measured(measured: Measured, *, as_json: bool) -> None:
     """Print what a data set holds, unscaled, and the scales for EDM and for flow matching."""
-    scales = {"edm": measured.scale_for(EDM_DEVIATION), "flow": measured.scale_for(1.0)}
-    if as_json:
-        tree = {**vars(measured), "scale": scales}
-        print(json.dumps(tree, indent=1, default=lambda array: array.tolist()))
-        return
-    counts = sorted(count for count in measured.counts if count)
-    shape = "x".join(map(str, measured.shape))
-    each = span([f"{counts[0]:,}", f"{counts[-1]:,}"])
-    labels = f"{len(counts):,} of {counted(len(measured.counts), 'label')}"
-    print(f"{counted(sum(counts), 'sample')} of {shape}, {labels}, {each} of each")
-    rows = [
-        (str(channel), f"{mean:.5g}", f"{deviation:.5g}")
-        for channel, (mean, deviation) in enumerate(zip(measured.mean_C, measured.deviation_C))
-    ]
-    answers.print(table(("channel", "mean", "deviation"), rows))
-    print(
-        f"over all {measured.deviation:.5g} (of it {measured.spread:.3g} by the encoder's"
-        f" posterior), from {measured.lowest:.4g} to {measured.highest:.4g}"
-    )
-    print(f"scale for a deviation of 0.5 (EDM): {scales['edm']:.5g}; of 1: {scales['flow']:.5g}")
+    counts = [count for count in measured.counts if count]
+    facts = {
+        "samples": sum(counts),
+        "shape": measured.shape,
+        "labels": len(counts),
+        "samples_per_label": [min(counts), max(counts)],
+        "channel_means": _five_digits(*measured.mean_C),
+        "channel_deviations": _five_digits(*measured.deviation_C),
+        "range": _five_digits(measured.lowest, measured.highest),
+        "deviation": measured.deviation,
+        "deviation_of_posterior": measured.spread,
+        "scale_for_edm": measured.scale_for(EDM_DEVIATION),
+        "scale_for_flow": measured.scale_for(1.0),
+    }
+    show_facts(facts, as_json=as_json)
+
+
+def _five_digits(*values: float) -> list[float]:
+    return [float(f"{value:.5g}") for value in values]

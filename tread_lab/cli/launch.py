@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tread_lab.cli.console import answers, notices, say
@@ -40,8 +39,7 @@ from tread_lab.hardware import Devices, RunResources, check_precisions, cpus_her
 from tread_lab.hardware import gpus as visible_gpus
 from tread_lab.records.early_stopping import EarlyStopping
 from tread_lab.records.lab import Lab
-from tread_lab.records.stored_plan import plan_text
-from tread_lab.records.sweep_folder import Stopwatch
+from tread_lab.records.sweep_folder import Stopwatch, plan_text
 from tread_lab.sweep.forecast import task_flops
 from tread_lab.sweep.plan import (
     Plan,
@@ -192,9 +190,10 @@ def _drive(
         store_plan(folder, plan)
         show_plan(notices, plan, lab, open_tasks, devices)
         queue = _queue(lab, plan, open_tasks)
+        ran = not queue.done  # a search may have work where no run is open
         try:
             with tracked(lab, plan.name, tracker, say):
-                if not queue.done:  # a search may have work where no run is open
+                if ran:
                     _execute(lab, plan, open_tasks, runner, queue)
         except Interrupted:
             if not queue.stop:  # else the hours are over, as was asked
@@ -207,7 +206,7 @@ def _drive(
             raise
         except UserError as error:  # of some runs; the others are done
             mistake = error
-        code = _conclude(lab, plan.name, queue, mlflow=tracker == MLFLOW, as_json=as_json)
+        code = _conclude(lab, plan.name, queue, ran=ran, mlflow=tracker == MLFLOW, as_json=as_json)
         if mistake is not None:
             raise mistake
         return code
@@ -221,13 +220,12 @@ def _execute(
 
     folder, labels = lab.sweep(plan.name), run_labels(plan.possible_trials)
     shown = tasks_progress(open_tasks, lab, plan.possible_tasks, labels, page=folder.time_left_path)
-    folder.drawn_path.unlink(missing_ok=True)  # first: this process may be killed
-    with ExitStack() as stack:
-        # `figures` may have drawn meanwhile what there was.
-        stack.callback(folder.drawn_path.unlink, missing_ok=True)
-        watch = stack.enter_context(shown)
-        stack.callback(queue.watch.note, now=True)
-        runner.run(lab, queue, watch)
+    folder.remove_figures()
+    with shown as watch:
+        try:
+            runner.run(lab, queue, watch)
+        finally:
+            queue.watch.note(now=True)
 
 
 def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:
@@ -250,15 +248,18 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:
     return TimedQueue(queue, plan.hours, Stopwatch(lab.sweep(plan.name)))
 
 
-def _conclude(lab: Lab, name: str, queue: TimedQueue, *, mlflow: bool, as_json: bool) -> int:
-    """Draw the figures, show the ranking; return the exit code."""
+def _conclude(
+    lab: Lab, name: str, queue: TimedQueue, *, ran: bool, mlflow: bool, as_json: bool
+) -> int:
+    """Draw the figures if anything ran, show the ranking; return the exit code."""
     from tread_lab.analysis.figures.catalogue import write_figures  # imports matplotlib
     from tread_lab.cli.show_ranking import show_places, show_ranking  # imports pandas
 
     folder = lab.sweep(name)
-    figures = [] if folder.drawn else write_figures(lab, name)
+    if ran or not folder.figures.exists():
+        write_figures(lab, name)
     show_ranking(lab, name, as_json=as_json)
-    show_places(lab, folder, figures, mlflow=mlflow)
+    show_places(lab, folder, mlflow=mlflow)
     if queue.stop and not queue.done:
         say(f"the hours of {name} are over; the same command with more hours continues")
     return UNFINISHED if show_unfinished(lab, name) else DONE

@@ -40,8 +40,8 @@ _NAME = "command name"  # no option has a space in its name
 
 COMMANDS: Mapping[str, tuple[str, str]] = {  # the module of each, and its help
     "sweep": ("launch", "Plan and run a sweep file"),
-    "train": ("train_run", "Train and evaluate one run, its parents first"),
-    "evaluate": ("evaluate_runs", "Evaluate trained runs"),
+    "train": ("train_and_evaluate", "Train and evaluate one run, its parents first"),
+    "evaluate": ("train_and_evaluate", "Evaluate trained runs"),
     "status": ("commands", "Show completed, running and failed runs"),
     "figures": ("commands", "Draw the paper's figures, and print their paths"),
     "report": ("commands", "Write one HTML file about a sweep, or about two side by side"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pandas as pd
 
@@ -23,7 +22,7 @@ from tread_lab.results import (
     trials_frame,
     without_baseline,
 )
-from tread_lab.results.ranking_table import SAMPLES, formatted, ranking
+from tread_lab.results.ranking import SAMPLES, formatted, ranking
 from tread_lab.tracking.store import shown as without_password
 
 LONGEST = 80  # characters of a reason
@@ -99,12 +98,9 @@ def _ranked(column: str) -> bool:
     return named and ":" not in column
 
 
-def show_places(lab: Lab, folder: SweepFolder, figures: Sequence[Path], *, mlflow: bool) -> None:
+def show_places(lab: Lab, folder: SweepFolder, *, mlflow: bool) -> None:
     """Say where the figures, the records and the MLflow store are."""
-    shown = folder.figures if figures or folder.figures.exists() else None
-    if shown is not None:
-        say(f"figures: {shown}")
-    say(f"records: {lab.root / 'runs'}")
+    say(f"figures: {folder.figures}", f"records: {lab.root / 'runs'}")
     if mlflow:
         uri = without_password(lab.mlflow_uri)
         say(f"MLflow:  {uri} (`tread-lab ui --root {lab.root}` opens it)")

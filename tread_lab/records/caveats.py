@@ -9,7 +9,7 @@ from tread_lab.config.labels import AnySpec
 from tread_lab.config.units import counted
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
-from tread_lab.records.stored_plan import PlanOf
+from tread_lab.records.sweep_folder import PlanOf
 
 Digests = Mapping[str, Mapping[str, list[str]]]  # part -> digest, or words -> its runs, in order
 

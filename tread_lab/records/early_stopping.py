@@ -15,7 +15,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import HELDOUT_LOSS
 from tread_lab.records.run_folder import RunFolder, list_checkpoints, step_of
 from tread_lab.records.run_state import RunState
-from tread_lab.records.stored_plan import PlanOf
+from tread_lab.records.sweep_folder import PlanOf
 
 
 @dataclass(frozen=True)

@@ -209,14 +209,9 @@ def run_status(folder: RunFolder, stopped: Mapping[str, int] | None = None) -> R
 def run_states(
     lab: Lab, runs: Iterable[str], stopped: Mapping[str, int] | None = None
 ) -> dict[str, RunState]:
-    """Return the state of each run; only those that have a folder are looked at.
+    """Return the state of each run.
 
     Args:
         stopped: runs that the sweep has stopped early.
     """
-    try:
-        begun = set(os.listdir(lab.root / "runs"))  # noqa: PTH208 (the names are enough)
-    except FileNotFoundError:
-        begun = set()
-    states = ((run, lab.run(run).state() if run in begun else RunState.PENDING) for run in runs)
-    return {run: state_in_sweep(state, run, stopped or {}) for run, state in states}
+    return {run: state_in_sweep(lab.run(run).state(), run, stopped or {}) for run in runs}

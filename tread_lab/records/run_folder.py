@@ -17,16 +17,20 @@ from tread_lab.config.evaluation import EvaluationDefaults, EvaluationSpec
 from tread_lab.config.load import dump_yaml, load_yaml
 from tread_lab.config.run import RunSpec
 from tread_lab.config.signature import signature
-from tread_lab.records.durable import FORMAT, of_format, read_json, write_json, write_text
-from tread_lab.records.locks import exclusive, is_held
-from tread_lab.records.log import (
+from tread_lab.records.durable import (
+    FORMAT,
     Entry,
     LogWriter,
     append_line,
     latest,
+    of_format,
     read_entries,
+    read_json,
     read_lines,
+    write_json,
+    write_text,
 )
+from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.run_state import SENTENCES, Attempt, RunState, attempts_of
 
 LOCK = ".claim"  # in the folder of a run or a sweep

@@ -16,7 +16,6 @@ from tread_lab.results.cells import (
     require_metric,
     with_delta,
 )
-from tread_lab.results.lab_frames import history_frame
 from tread_lab.results.ranking import (
     best_first,
     better_than_dense,
@@ -30,11 +29,9 @@ from tread_lab.results.ranking import (
 from tread_lab.results.runs import (
     STEP,
     SweepReader,
-    equal_steps_frame,
-    steps_frame,
-    training_frame,
     trials_frame,
 )
+from tread_lab.results.sweep_frames import history_frame
 from tread_lab.results.texts import (
     ARROW,
     interval_text,
@@ -62,7 +59,6 @@ __all__ = [
     "best_first",
     "better_than_dense",
     "cells_frame",
-    "equal_steps_frame",
     "history_frame",
     "interval_text",
     "intervals_over",
@@ -84,9 +80,7 @@ __all__ = [
     "result_texts",
     "routed",
     "started_cells",
-    "steps_frame",
     "tied_with_best",
-    "training_frame",
     "trials_frame",
     "with_delta",
     "without_baseline",

@@ -16,9 +16,17 @@ from tread_lab.config.units import counted
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, delta_column
 from tread_lab.records.run_state import RunState
-from tread_lab.results.cells import COUNT, HIGH, LOW, NO_RESULT, UNIT, cells_frame, other_axes
-from tread_lab.results.intervals import CONFIDENCE, t_interval
-from tread_lab.results.power import deviation_of, smallest_gap
+from tread_lab.results.cells import (
+    COUNT,
+    HIGH,
+    LOW,
+    NO_RESULT,
+    UNIT,
+    cells_frame,
+    deviation_of,
+    other_axes,
+)
+from tread_lab.results.intervals import CONFIDENCE, smallest_gap, t_interval
 from tread_lab.results.ranking import (
     better_than_dense,
     lead,

@@ -9,7 +9,12 @@ import pandas as pd
 
 from tread_lab.config.errors import UserError, suggest
 from tread_lab.config.labels import value_text
-from tread_lab.records.metric_names import TRAIN_FLOPS, TRAIN_SECONDS, delta_column
+from tread_lab.records.metric_names import (
+    GAP_HELDOUT,
+    TRAIN_FLOPS,
+    TRAIN_SECONDS,
+    delta_column,
+)
 from tread_lab.records.run_state import RunState
 from tread_lab.results.intervals import half_width
 
@@ -141,6 +146,18 @@ def _over_seeds(groups: Any, metrics: list[str]) -> dict[str, Any]:
         names = (metric, metric + LOW, metric + HIGH, metric + COUNT, metric + UNIT)
         columns |= zip(names, (mean, low, high, counted, units.astype(object)))
     return columns
+
+
+def deviation_of(frame: pd.DataFrame) -> float:
+    """Return how far held-out gaps of a cell differ between seeds; NaN without two seeds.
+
+    That is the root mean square over cells of their standard deviations over seeds.
+    """
+    if GAP_HELDOUT not in frame:
+        return float("nan")
+    done = (frame["role"] == "trial") & (frame["state"] == RunState.COMPLETED)
+    routed = frame[done & (frame["run"] != frame["baseline"])]
+    return float(np.sqrt((routed.groupby("cell")[GAP_HELDOUT].std() ** 2).mean()))
 
 
 def metric_columns(frame: pd.DataFrame) -> list[str]:

@@ -30,8 +30,7 @@ from tread_lab.records.metric_names import (
 )
 from tread_lab.records.run_folder import INFLUENCES, RunFolder
 from tread_lab.records.run_state import RunState, state_in_sweep, stop_reason
-from tread_lab.records.stored_plan import StoredPlan
-from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.records.sweep_folder import StoredPlan
 from tread_lab.results.cells import (
     COUNT,
     HIGH,
@@ -128,9 +127,13 @@ class SweepReader:
     """
 
     @staticmethod
-    def of(lab: Lab, sweep: str | SweepFolder) -> SweepReader:
-        """Return the reader of a stored sweep."""
-        return SweepReader(lab, sweep_plan(lab, sweep))
+    def of(lab: Lab, sweep: str) -> SweepReader:
+        """Return the reader of a stored sweep.
+
+        Raises:
+            UserError: no such sweep.
+        """
+        return SweepReader(lab, lab.known_sweep(sweep).plan())
 
     def __init__(self, lab: Lab, plan: StoredPlan) -> None:
         self.plan, self._left = plan.with_baseline_cells, left_cells(lab, plan)
@@ -157,7 +160,16 @@ class SweepReader:
         return self.frame(self.rows)
 
     def steps(self) -> pd.DataFrame:
-        """Return `steps_frame`."""
+        """Return one row per trial and step at which it was measured, its end last, in plan order.
+
+        The columns are those of `trials_frame` and `step`, which is one more axis. Metrics are
+        those of the EMA weights of that step under the names that they have at the end; gaps are to
+        the baseline at the same step. `cost/train_flops`, `cost/train_seconds`,
+        `cost/device_hours` and `cost/train_images` are the run's share up to the step; where routes
+        are on in a part of the steps, time and FLOPs are known of the end alone. A trial that is
+        not completed has one row without a step. `frame.attrs["schedules"]` lists the schedules by
+        which rates fall to the end: under them an earlier step is no shorter run.
+        """
         frame = self.frame(row for one in self._pairs for row in self.rows_by_step(*one))
         frame[STEP] = frame[STEP].astype("Int64")
         schedules = {str(trial.spec["train"].get("schedule")) for trial in self.plan.trials}
@@ -168,7 +180,12 @@ class SweepReader:
         return frame
 
     def equal_steps(self) -> pd.DataFrame | None:
-        """Return `equal_steps_frame`."""
+        """Return the rows of `trials_frame`, each run at the step at which its baseline ends.
+
+        These answer at equal steps what a sweep with `match` asks at equal cost, from the same
+        runs. It is `None` for other sweeps, and where no run was measured so or a stage is no
+        shorter run. `frame.attrs["at_step"]` has the step of each run that goes on.
+        """
         if self.plan.match is None:
             return None
         ends = {trial.run: trial.steps for trial in self.plan.trials}
@@ -180,7 +197,12 @@ class SweepReader:
         return frame if GAP_HELDOUT in frame and trials[GAP_HELDOUT].notna().any() else None
 
     def training(self) -> pd.DataFrame:
-        """Return `training_frame`."""
+        """Return the rows of curves over training: stages of runs, else runs of several lengths.
+
+        They are those of `steps` where a run was measured before its end, and those of
+        `trials_frame` else, or where the one other step is that at which the baselines of a sweep
+        with `match` end.
+        """
         stages = {tree.get("step") for tree in self.plan.evaluate} - {None}
         if self.plan.match is not None and stages <= {trial.steps for trial in self.plan.trials}:
             return self.trials()
@@ -357,7 +379,7 @@ def _over_sets(metric: str, tree: Tree, baseline: Tree) -> dict[str, float]:
     return ends
 
 
-def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
+def trials_frame(lab: Lab, sweep: str) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
     Columns: run, role, seed, state, reason, mixed (whether its code, data or weights are not those
@@ -385,50 +407,6 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
         UserError: no such sweep.
     """
     return SweepReader.of(lab, sweep).trials()
-
-
-def steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
-    """Return one row per trial and step at which it was measured, its end last, in plan order.
-
-    The columns are those of `trials_frame` and `step`, which is one more axis. Metrics are those of
-    the EMA weights of that step under the names that they have at the end; gaps are to the baseline
-    at the same step. `cost/train_flops`, `cost/train_seconds`, `cost/device_hours` and
-    `cost/train_images` are the run's share up to the step; where routes are on in a part of the
-    steps, time and FLOPs are known of the end alone. A trial that is not completed has one row
-    without a step. `frame.attrs["schedules"]` lists the schedules by which rates fall to
-    the end: under them an earlier step is no shorter run.
-
-    Raises:
-        UserError: no such sweep.
-    """
-    return SweepReader.of(lab, sweep).steps()
-
-
-def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None:
-    """Return the rows of `trials_frame` with each run at the step at which its baseline ends.
-
-    These answer at equal steps what a sweep with `match` asks at equal cost, from the same runs. It
-    is `None` for other sweeps, and where no run was measured so or a stage is no shorter run.
-    `frame.attrs["at_step"]` has the step of each run that goes on.
-
-    Raises:
-        UserError: no such sweep.
-    """
-    return SweepReader.of(lab, sweep).equal_steps()
-
-
-def training_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
-    """Return the rows of curves over training: stages of runs, else runs of several lengths.
-
-    These are `steps_frame`'s where a run was measured before its end, and those of `trials_frame`
-    else, or where the one other step is that at which the baselines of a sweep with `match` end.
-    """
-    return SweepReader.of(lab, sweep).training()
-
-
-def sweep_plan(lab: Lab, sweep: str | SweepFolder) -> StoredPlan:
-    """Return the stored plan of a sweep, or of its folder."""
-    return (lab.known_sweep(sweep) if isinstance(sweep, str) else sweep).plan()
 
 
 def _is_whole(column: pd.Series) -> bool:

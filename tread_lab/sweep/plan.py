@@ -24,8 +24,7 @@ from tread_lab.records import metric_names
 from tread_lab.records.durable import digest, write_text
 from tread_lab.records.early_stopping import stopped_early
 from tread_lab.records.lab import Lab, with_parents
-from tread_lab.records.stored_plan import PlanOf
-from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.records.sweep_folder import PlanOf, SweepFolder
 from tread_lab.sweep.expand import Completion, Expansion, expand
 from tread_lab.sweep.forecast import TrainSeconds, disk_bytes
 from tread_lab.sweep.task import Task, is_complete, with_ancestors
@@ -384,7 +383,7 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
     written = dataclasses.replace(plan, created=now if stored is None else stored.created)
     if stored is not None and stored.text() == written.text():
         return
-    folder.drawn_path.unlink(missing_ok=True)  # figures are of the former plan
+    folder.remove_figures()  # of the former plan
     folder.add_accepted(written, now)
     write_text(folder.plan_path, written.text())
 

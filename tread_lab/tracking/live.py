@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tread_lab.config.errors import UserError, first_line, lookup
 from tread_lab.records.lab import Lab
@@ -35,12 +35,6 @@ def check_tracker(name: str) -> None:
         )
 
 
-class Tracker(Protocol):
-    """Shows what is on record of a sweep."""
-
-    def sync(self, sweep: str) -> object: ...
-
-
 def tracked(
     lab: Lab, sweep: str, name: str, say: Callable[[str], object]
 ) -> AbstractContextManager[None]:
@@ -48,19 +42,22 @@ def tracked(
     if name == NONE:
         return nullcontext()
     if name != MLFLOW:
-        return following(OtherTracker(lab, name, sweep), sweep, say)
+        return following(OtherTracker(lab, name, sweep).sync, sweep, say)
     from tread_lab.tracking.mlflow_tracker import MlflowTracker  # takes a second to import
 
-    return following(MlflowTracker(lab, lab.mlflow_uri), sweep, say)
+    return following(MlflowTracker(lab, lab.mlflow_uri).sync, sweep, say)
 
 
 @contextlib.contextmanager
-def following(tracker: Tracker, sweep: str, say: Callable[[str], object]) -> Iterator[None]:
+def following(
+    sync: Callable[[str], object], sweep: str, say: Callable[[str], object]
+) -> Iterator[None]:
     """Sync a sweep every few seconds within a block and once at its end.
 
     Whatever fails there reaches no training; a later sync makes up for it.
 
     Args:
+        sync: shows what is on record of a sweep.
         say: is called with a line about the error of the last sync.
     """
     leaving, problems = threading.Event(), list[str]()
@@ -72,7 +69,7 @@ def following(tracker: Tracker, sweep: str, say: Callable[[str], object]) -> Ite
             started = time.monotonic()
             problems.clear()
             try:
-                tracker.sync(sweep)
+                sync(sweep)
             except Exception as error:
                 problems.append(first_line(error))
             pause = max(EVERY, 4 * (time.monotonic() - started))  # a fifth of the thread's time

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tread_lab.config.labels import MetricNames, Tree, Trial, count_label
-from tread_lab.records.durable import modified
+from tread_lab.records.durable import modified, read_entries
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import read_entries
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     IMAGES_PER_S,
@@ -32,7 +31,7 @@ from tread_lab.records.metric_names import (
 )
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
-from tread_lab.records.stored_plan import StoredPlan
+from tread_lab.records.sweep_folder import StoredPlan
 from tread_lab.results import HIGH, LOW, SweepReader, is_metric, own_metrics
 
 THUMBNAIL = 256  # pixels, as MLflow's own

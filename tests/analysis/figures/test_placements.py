@@ -22,7 +22,7 @@ from tread_lab.analysis.figures.placements import (
 )
 from tread_lab.analysis.paper_tables import sweep_table
 from tread_lab.config import UserError
-from tread_lab.results.ranking_table import ranking
+from tread_lab.results.ranking import ranking
 
 
 def test_placements_equal_the_true_differences(paper_frame: pd.DataFrame) -> None:

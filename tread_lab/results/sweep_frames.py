@@ -1,0 +1,102 @@
+"""A sweep as data frames, for Python: its trials, its cells and the logs of its runs."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from tread_lab.config.errors import UserError, suggest
+from tread_lab.config.units import counted, counts_text
+from tread_lab.records.lab import Lab
+from tread_lab.results.cells import cells_frame
+from tread_lab.results.runs import SweepReader, trials_frame
+
+
+@dataclass(frozen=True)
+class SweepFrames:
+    """One sweep of a lab; each frame is read when it is first used, and once."""
+
+    lab: Lab
+    name: str
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """The rows of `trials_frame`: one per trial, with its state, settings and metrics."""
+        return trials_frame(self.lab, self.name)
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """The rows of `cells_frame`: one per cell, each metric with its mean and interval."""
+        return cells_frame(self.trials)
+
+    @cached_property
+    def training(self) -> pd.DataFrame:
+        """The rows of curves over training: those of `SweepReader.steps` where runs were measured
+        before their end, else `trials`, of which a sweep over training steps has several."""
+        return SweepReader.of(self.lab, self.name).training()
+
+    def history(self, *keys: str) -> pd.DataFrame:
+        """Return the logged values of every run: run, step, key, value; all keys by default."""
+        return history_frame(self.lab, self.name, keys)
+
+    def metric(self, start: str) -> str:
+        """Return the sweep's first metric of samples that begins so: `fd` for `fd[inception]@5k`.
+
+        Raises:
+            UserError: nothing of the kind was measured.
+        """
+        columns = (str(c) for c in self.trials.columns if "@" in str(c) and ":" not in str(c))
+        names = (column.split(" ")[0] for column in columns if column.startswith(start))
+        if (name := next(names, None)) is None:
+            raise UserError(
+                f"{self.name} measured no {start}; `tread-lab evaluate {self.name} fd@1k`"
+            )
+        return name
+
+    def __repr__(self) -> str:
+        runs = self.trials.drop_duplicates("run")
+        states = counts_text(Counter(map(str, runs["state"])))
+        count, models = counted(len(runs), "run"), ", ".join(runs["model"].unique())
+        seeds = counted(self.trials["seed"].nunique(), "seed")
+        return f"{self.name}: {count} of {models} ({states}), {seeds}"
+
+
+def open_sweep(name: str, root: str | os.PathLike[str] | None = None) -> SweepFrames:
+    """Return a planned sweep as data frames.
+
+    Args:
+        name: the sweep; TREAD_LAB_SWEEP, where it is set, names another.
+        root: the folder of its lab; by default TREAD_LAB_ROOT, else the nearest folder `lab` with
+            sweeps here or above.
+
+    Raises:
+        UserError: there is no such folder, or no such sweep in it; suggests a near miss.
+    """
+    places = (folder / "lab" for folder in (Path.cwd(), *Path.cwd().parents))
+    nearest = next((place for place in places if (place / "sweeps").is_dir()), None)
+    lab = Lab.existing(root or os.environ.get("TREAD_LAB_ROOT") or nearest)
+    return SweepFrames(lab, lab.known_sweep(os.environ.get("TREAD_LAB_SWEEP") or name).name)
+
+
+def history_frame(lab: Lab, sweep: str, keys: Collection[str] = ()) -> pd.DataFrame:
+    """Return every logged value of every run of a sweep, each run once.
+
+    Args:
+        keys: the keys to keep; all where there are none.
+
+    Raises:
+        UserError: no run has logged one of the keys; suggests a near miss.
+    """
+    runs = dict.fromkeys(trial.run for trial in lab.known_sweep(sweep).plan().trials)
+    rows = [(run, e.step, e.key, e.value) for run in runs for e in lab.run(run).entries()]
+    frame = pd.DataFrame(rows, columns=["run", "step", "key", "value"])
+    logged = sorted(frame["key"].unique())
+    if unknown := [key for key in keys if logged and key not in logged]:
+        raise UserError(f"no key {unknown[0]!r} was logged{suggest(unknown[0], logged)}")
+    return frame[frame["key"].isin(keys)].reset_index(drop=True) if keys else frame
