@@ -274,14 +274,14 @@ class TuneSession(_InDriver, tune.Callback):
         task = self.queue.next()
         if task is None:
             return None
-        job = None
-        with self.user_errors.collect():  # of data that cannot be read
-            worker = replace(self.runner.worker, expected=of_nodes(fingerprint(task.spec, "cpu")))
-            job = Job(self.lab, task, self.runner.resources, worker, self.goes_on)
-        if job is None:
+        try:
+            expected = of_nodes(fingerprint(task.spec, "cpu"))
+        except UserError as error:  # its data cannot be read
+            self.user_errors.add(str(error))
             self._ended.append(task)
             return self.next()
-        return job
+        worker = replace(self.runner.worker, expected=expected)
+        return Job(self.lab, task, self.runner.resources, worker, self.goes_on)
 
     @property
     def exhausted(self) -> bool:
