@@ -277,7 +277,7 @@ class TuneSession(_InDriver, tune.Callback):
         try:
             expected = of_nodes(fingerprint(task.spec, "cpu"))
         except UserError as error:  # its data cannot be read
-            self.user_errors.add(str(error))
+            self.user_errors.first = self.user_errors.first or error
             self._ended.append(task)
             return self.next()
         worker = replace(self.runner.worker, expected=expected)
