@@ -11,9 +11,9 @@ import pandas as pd
 
 from tread_lab.config.decode import decode
 from tread_lab.config.errors import lookup
-from tread_lab.config.load import load_yaml
 from tread_lab.config.model import SIZES
 from tread_lab.config.run import RunSpec
+from tread_lab.config.yaml_text import load_yaml
 from tread_lab.cost.training import Cost, cost
 from tread_lab.records.metric_names import MINUS, delta_column
 from tread_lab.results import ranking_caption, require_metric, with_delta

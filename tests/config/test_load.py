@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tread_lab.config import UserError
-from tread_lab.config.load import dump_yaml, find, load_experiment, load_sweep, load_yaml
+from tread_lab.config.load import find, load_experiment, load_sweep
+from tread_lab.config.yaml_text import dump_yaml, load_yaml
 from tread_lab.sweep.expand import expand
 
 

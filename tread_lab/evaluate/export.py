@@ -14,8 +14,8 @@ from tread_lab.config.decode import encode
 from tread_lab.config.errors import UserError
 from tread_lab.config.guidance import beyond_weight
 from tread_lab.config.labels import MetricNames, run_label
-from tread_lab.config.load import dump_yaml
 from tread_lab.config.run import RunSpec
+from tread_lab.config.yaml_text import dump_yaml
 from tread_lab.records.durable import FORMAT, replacing, write_json, write_text
 from tread_lab.records.metric_names import value_text
 from tread_lab.records.run_folder import CONFIG, DEFAULTS, EXPORTED, RunFolder

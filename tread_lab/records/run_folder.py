@@ -14,9 +14,9 @@ from typing import Any
 from tread_lab.config.decode import decode, encode
 from tread_lab.config.errors import UserError
 from tread_lab.config.evaluation import EvaluationDefaults, EvaluationSpec
-from tread_lab.config.load import dump_yaml, load_yaml
 from tread_lab.config.run import RunSpec
 from tread_lab.config.signature import signature
+from tread_lab.config.yaml_text import dump_yaml, load_yaml
 from tread_lab.records.durable import (
     FORMAT,
     Entry,
