@@ -190,7 +190,8 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
         found = curves.curves(frame if by_value else trials, column, axes[0])
         if axes[0] == curves.RATE and not by_value:
             found = curves.rates(frame, metric)
-        yield Chart(f"{named} along {axes[0]}", charts.lines(found, numbers, axes[0]))
+        if found.measured["x"].nunique() > 1:
+            yield Chart(f"{named} along {axes[0]}", charts.lines(found, numbers, axes[0]))
     elif axes == unplaced and len(axes) == 2:
         drawn = charts.two_axes(points, axes, numbers)
         yield Chart(f"{named} over {' and '.join(axes)}", drawn)
