@@ -68,7 +68,7 @@ GLOSSARY = {
     "s": "selection rate: the share of the tokens that are routed",
     "gap, Δ": "a run's value minus that of its dense baseline with the same seed, images and noise",
     "±": "half the width of the 95% interval of a mean; the column beside names what it is over",
-    "control": "dense training changed otherwise, such as a smaller batch, at the same cost",
+    "control": "dense training changed otherwise, such as a smaller batch",
 }
 
 
