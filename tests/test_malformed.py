@@ -17,10 +17,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tread_lab.config import RunSpec, UserError, encode
+from tread_lab.config import UserError, encode
 from tread_lab.config import load as config
 from tread_lab.config import sweep as sweep_file
-from tread_lab.config.decode import dotted_fields
+from tread_lab.config.fields import all_fields
 from tread_lab.cost.training import cost
 from tread_lab.sweep.expand import expand
 
@@ -76,7 +76,7 @@ scalars = st.one_of(
     expressions,
     expressions.map("={}".format),
 )
-names = st.sampled_from([*dotted_fields(RunSpec), *NAMES.split()])
+names = st.sampled_from([*all_fields(), *NAMES.split()])
 values = st.recursive(
     scalars,
     lambda inner: st.one_of(
@@ -114,8 +114,8 @@ def is_a_plan_or_one_line(raw: bytes) -> None:
     try:
         check_plan(raw)
     except UserError as error:
-        line = str(error)
-        assert line.strip() and line.isprintable() and len(line) < 1100
+        for line in error.args:
+            assert line.strip() and line.isprintable() and len(line) < 1100
 
 
 @st.composite

@@ -103,7 +103,8 @@ def main(words: Sequence[str] | None = None) -> int:
         options = vars(parse(words))
         return command(options.pop("command"))(**options)
     except UserError as error:
-        print(f"tread-lab: {error}", file=sys.stderr)
+        for line in error.args:
+            print(f"tread-lab: {line}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("tread-lab: interrupted", file=sys.stderr)

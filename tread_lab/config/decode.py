@@ -1,4 +1,4 @@
-"""Plain trees become frozen specs and back: strict types, bounds, dotted paths."""
+"""Plain trees become frozen specs and back: strict types, bounds, dotted paths, all mistakes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
-from tread_lab.config.errors import UserError, lookup, placed, shown, suggest
+from tread_lab.config.errors import Mistakes, UserError, lookup, placed, shown, suggest
 from tread_lab.config.registry import Variants
 
 T = TypeVar("T")
@@ -24,6 +24,10 @@ _WORDS = {
     str: "a text",
     tuple: "a list",
 }
+_N = r"-?[.\d]+(?:e[-+]?\d+)?"
+# `1e-3:1e-2`, `suggest_float("lr", 1e-3, 1e-2)`: ranges of other tools, which axes write as `..`
+_LINEAR = re.compile(r"uniform|interval|float|linear")
+_RANGE = re.compile(rf"(?<![\w.])(\[?)({_N})(?:, *|:|\.\.)({_N})(?![\w.])")
 
 
 def within(interval: str) -> Callable[[float], None]:
@@ -67,22 +71,24 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
     `Annotated[hint, check]` is refused by what `check(value)` raises.
 
     Raises:
-        UserError: an unknown key, a missing key or a wrong value, with its dotted path.
+        UserError: every unknown key, missing key and wrong value, each with its dotted path.
     """
     if isinstance(tree, cls):
         return tree
-    fields, missing = fields_of(typing.cast(Any, cls)), dataclasses.MISSING
+    fields, values, wrong = fields_of(typing.cast(Any, cls)), dict[str, Any](), Mistakes()
     with placed(path):
         tree = opened(cls, tree, path)
-    names = [name for name in dict.fromkeys((*fields, *tree)) if name in tree]
-    values = {name: decode_field(cls, name, tree[name], path) for name in names}
-    for name, field in fields.items():
-        if name not in values and field.default is missing:
-            raise UserError(f"missing key {name!r}").at(path)
+    for name in dict.fromkeys((*fields, *tree)):
+        with wrong:
+            if name in tree:
+                values[name] = decode_field(cls, name, tree[name], path)
+            elif fields[name].default is dataclasses.MISSING:
+                raise UserError(f"missing key {name!r}").at(path)
+    wrong.check()
     try:
         return cls(**values)
     except UserError as error:
-        raise UserError(_dotted(path, str(error), fields)) from None
+        raise UserError(*(_dotted(path, line, fields) for line in error.args)) from None
 
 
 def decode_field(cls: type, name: str, value: Any, path: str = "") -> Any:
@@ -93,8 +99,7 @@ def decode_field(cls: type, name: str, value: Any, path: str = "") -> Any:
     """
     fields = fields_of(cls)
     if name not in fields:
-        meant = suggest(str(name), fields, dotted_fields(cls))
-        raise UserError(f"unknown key {name!r}{meant}").at(path)
+        raise UserError(f"unknown key {name!r}{suggest(str(name), fields)}").at(path)
     return decode_value(fields[name].hint, value, f"{path}.{name}" if path else name)
 
 
@@ -132,20 +137,6 @@ def classes_of(hint: Any) -> tuple[Any, ...]:
     if get_origin(hint) is Annotated and isinstance(parts[1], Variants):
         return parts[1].classes
     return tuple(cls for part in parts for cls in classes_of(part))
-
-
-def dotted_fields(cls: Any, above: tuple[Any, ...] = ()) -> Iterator[str]:
-    """Yield every dotted field of a dataclass, those of its first route as `route.start`.
-
-    Args:
-        above: the classes that the field is within, whose own fields do not come again.
-    """
-    for name, field in fields_of(cls).items():
-        yield name
-        head = "route" if name == "routes" else name
-        for part in classes_of(field.hint):
-            below = () if part in (cls, *above) else dotted_fields(part, (cls, *above))
-            yield from (f"{head}.{inner}" for inner in below)
 
 
 def unhashed(default: Any = dataclasses.MISSING, factory: Any = dataclasses.MISSING) -> Any:
@@ -216,9 +207,12 @@ def _tuple(hints: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
         raise UserError(f"must be a list, got {shown(value)}").at(path)
     if len(hints) > 1 and len(value) != len(hints):
         raise UserError(f"must be {len(hints)} values, got {len(value)}").at(path)
-    typed = (hints[k % len(hints)] for k in range(len(value)))
-    pairs = enumerate(zip(typed, value))
-    return tuple(decode_value(hint, item, f"{path}[{k}]") for k, (hint, item) in pairs)
+    items, wrong = list[Any](), Mistakes()
+    for k, item in enumerate(value):
+        with wrong:
+            items.append(decode_value(hints[k % len(hints)], item, f"{path}[{k}]"))
+    wrong.check()
+    return tuple(items)
 
 
 def _of_kind(options: tuple[Any, ...], value: Any, path: str) -> Any:
@@ -243,7 +237,21 @@ def _scalar(hint: Any, known: tuple[Any, ...], value: Any, path: str) -> Any:
     if hint is int and type(value) is float and value.is_integer():
         return int(value)
     if type(value) is not hint or hint is float:
-        several = hint in (int, float) and re.search(r"\d", str(value))
-        remedy = f". Try the axis {path}: [1e-3, 3e-3] or 1e-4..1e-2 log." if several else ""
-        raise UserError(f"must be {_WORDS[hint]}, got {shown(value)}{remedy}").at(path)
+        remedy = _as_axis(value, path) if hint in (int, float) else ""
+        required = "values or a range" if remedy and path.startswith("axes.") else _WORDS[hint]
+        raise UserError(f"must be {required}, got {shown(value)}{remedy}").at(path)
     return value
+
+
+def _as_axis(value: Any, path: str) -> str:
+    """Return how the values of an axis are written that a text in another tool's grammar means."""
+    ends = _RANGE.search(str(value))
+    if ends is None:
+        return ""
+    text = str(value)
+    scale = "linear" if _LINEAR.search(text) and "log" not in text else "log"
+    values = f"[{ends[2]}, {ends[3]}]" if ends[1] else f"{ends[2]}..{ends[3]} {scale} 5"
+    field, five = path.removeprefix("axes."), "" if ends[1] else ", five values of an axis"
+    if field != path:
+        return f". Try {field}: {values}{five}."
+    return f". Try 'axes.{field}={values}'{five}."

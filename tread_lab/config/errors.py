@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -50,20 +51,23 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 
 
 class UserError(ValueError):
-    """A mistake in what the user wrote; the command line prints its line and exits with 2."""
+    """Mistakes in what the user wrote; the command line prints a line for each and exits with 2."""
 
-    def __init__(self, message: object) -> None:
-        super().__init__(_one_line(message))
+    def __init__(self, *messages: str) -> None:
+        super().__init__(*map(_one_line, messages))
 
     exit_code = 2
 
+    def __str__(self) -> str:
+        return "; ".join(self.args)
+
     def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows: the line."""
-        return [str(self)]
+        """Return what a notebook shows: the lines."""
+        return [*self.args]
 
     def at(self, path: str) -> UserError:
-        """The same mistake with `path` in front."""
-        return UserError(f"{path}: {self}") if path else self
+        """The same mistakes with `path` in front of each."""
+        return UserError(*(f"{path}: {line}" for line in self.args)) if path else self
 
 
 def _one_line(message: object) -> str:
@@ -88,11 +92,28 @@ class Unavailable(UserError):
 
 @contextlib.contextmanager
 def placed(path: str) -> Iterator[None]:
-    """Put a place in front of a mistake that is raised within it."""
+    """Put a place in front of the mistakes that are raised within it."""
     try:
         yield
     except UserError as error:
         raise error.at(path) from None
+
+
+class Mistakes(list[str]):
+    """Collects the mistakes that are raised within it, to raise all of them together."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _: TracebackType | None) -> bool:
+        found = isinstance(error, UserError)
+        self += error.args if isinstance(error, UserError) else ()
+        return found
+
+    def check(self) -> None:
+        """Raise a `UserError` of all mistakes, if there is one."""
+        if self:
+            raise UserError(*dict.fromkeys(self))
 
 
 def first_line(error: BaseException) -> str:
@@ -122,17 +143,12 @@ def near(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, names, n=1)), None)
 
 
-def suggest(name: str, known: Iterable[str], deeper: Iterable[str] = ()) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """Return `, did you mean 'x'?` for a near miss, an example where other tools write the name in
-    another way, else the list of valid names.
-
-    Args:
-        deeper: names that are meant only if none of the `known` is, such as dotted ones.
-    """
+    another way, else the list of valid names."""
     known = sorted(known)
-    for names in (known, deeper):
-        if (meant := near(str(name), names)) is not None:
-            return f". Try {meant}." if ": " in meant else f", did you mean {meant!r}?"
+    if (meant := near(str(name), known)) is not None:
+        return f". Try {meant}." if ": " in meant else f", did you mean {meant!r}?"
     return f" (known: {', '.join(known)})" if known else ""
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,16 +13,20 @@ from tread_lab.config.decode import (
     classes_of,
     decode,
     decode_field,
+    decode_value,
     encode,
     fields_of,
     opened,
 )
-from tread_lab.config.errors import UserError, placed, shown
+from tread_lab.config.errors import Mistakes, UserError, near, placed, shown, suggest
 from tread_lab.config.routes import RouteSpec
-from tread_lab.config.run import BESIDE, RunSpec
+from tread_lab.config.run import BESIDE, InitSpec, RunSpec
 
 TOP = tuple(field.name for field in dataclasses.fields(RunSpec))
 SHORT = ("route", "rate")  # the first route, and the selection rate of all routes
+_OF_OTHER_RUNS = re.compile(r"^((then|init_from\.run)\.)+")
+# Keys below an axis in sweeps of W&B and Ray Tune.
+_RANGE_KEYS = re.compile(r"(.+)\.(min|max|values?|distribution|grid_search)")
 
 
 def is_computed(value: Any) -> bool:
@@ -33,6 +39,70 @@ def has_computed(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(map(has_computed, value.values()))
     return any(map(has_computed, value)) if isinstance(value, list | tuple) else is_computed(value)
+
+
+def check_fields(fields: Iterable[tuple[str, str, Any]], others: Iterable[str] = SHORT) -> None:
+    """Refuse dotted fields that no run has, and values that none of them can have.
+
+    Args:
+        fields: place where each is written, with a dot, such as `axes.`; its name; its value.
+        others: names that are valid beside the dotted fields.
+
+    Raises:
+        UserError: every one of them.
+    """
+    hints, wrong = defaultdict[str, list[Any]](list), Mistakes()
+    for name, hint in _walk(RunSpec, ""):
+        hints[name].append(hint)
+    hints |= {"rate": hints["route.rate"], "route": [RouteSpec]}
+    hints |= {"then": [Any], "init_from.run": [Any]}
+    for place, key, value in fields:
+        own = _OF_OTHER_RUNS.sub("", key)
+        with wrong:
+            if (axis := _RANGE_KEYS.fullmatch(own)) is not None and axis[1] in hints:
+                remedy = "Try [1e-3, 3e-3] or 1e-4..1e-2 log."
+                raise UserError(f"must be values or a range. {remedy}").at(f"{place}{axis[1]}")
+            if own not in hints:
+                raise UserError(f"no such field{near_field(own, others)}").at(f"{place}{key}")
+            if not has_computed(value):
+                _check_value(hints[own], value, f"{place}{key}")
+    wrong.check()
+
+
+def _check_value(hints: Sequence[Any], value: Any, path: str) -> None:
+    """Refuse a value that no field of a name can have; classes of several kinds may share one."""
+    wrong = Mistakes()
+    for hint in hints:
+        with wrong:
+            decode_value(hint, value, path)
+            return
+    raise UserError(wrong[-1])
+
+
+def near_field(key: str, others: Iterable[str] = SHORT) -> str:
+    """Return `, did you mean 'train.lr'?` for `lr` or `trian.lr`, else the names at the top.
+
+    Args:
+        others: names that are valid beside the dotted fields.
+    """
+    fields = {*others, *all_fields()}
+    return suggest(
+        key, fields if near(key, fields) else {n for n in (*others, *TOP) if "." not in n}
+    )
+
+
+def all_fields(cls: type = RunSpec) -> tuple[str, ...]:
+    """Return every dotted field of a run or another spec, without those of its parents."""
+    return tuple(dict.fromkeys(name for name, _ in _walk(cls, "")))
+
+
+def _walk(cls: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted fields below a dataclass, with their types."""
+    for name, (hint, *_) in fields_of(cls).items():
+        yield prefix + name, hint
+        below = "route." if name == "routes" else f"{prefix}{name}."
+        for part in classes_of(hint) if cls is not InitSpec else ():
+            yield from _walk(part, below)
 
 
 def field_value(tree: Mapping[str, Any], key: str) -> Any:

@@ -13,11 +13,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Transformer
 from hydra.errors import HydraException
 
-from tread_lab.config.decode import decode, decode_value, dotted_fields
-from tread_lab.config.errors import UserError, near, placed, shown, suggest
+from tread_lab.config.decode import decode, decode_field, decode_value
+from tread_lab.config.errors import Mistakes, UserError, near, placed, shown, suggest
 from tread_lab.config.fields import (
     SHORT,
     TOP,
+    all_fields,
+    check_fields,
     leaves_of,
     merged,
     names_of,
@@ -62,7 +64,7 @@ class Override:
     @property
     def unknown(self) -> UserError:
         """What is wrong where nothing has the key; with what is meant, as it is typed."""
-        known = (*dotted_fields(SweepSpec), *_OF_RUN, *_OF_EXPERIMENT, *dotted_fields(RunSpec))
+        known = (*all_fields(SweepSpec), *_OF_RUN, *_OF_EXPERIMENT, *all_fields())
         meant = near(self.key, known)
         name, example, written = (meant or "train.lr: 1e-3").partition(": ")
         remedy = f"'{name}={written}'" if example else f"{name}={self.text.partition('=')[2]}"
@@ -120,6 +122,7 @@ def _experiment(
     import_plugins(names)
     if every := [*dict.fromkeys((*names, *plugins))]:
         tree = merged(RunSpec, tree, {"execution.plugins": every})
+    check_fields((("", *item) for item in leaves_of(tree).items()), others={*TOP, *own})
     own["reference"] = reference_of(own.get("reference"))
     own.pop("question", None)
     with placed(name):
@@ -164,22 +167,33 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     that is an axis is its only value.
 
     Raises:
-        UserError: a mistake in one of the file's own keys.
+        UserError: every mistake of the file's own keys, of its fields and of their values.
     """
-    path = find(name, "sweeps", "experiments")
+    path, wrong = find(name, "sweeps", "experiments"), Mistakes()
     tree = _tree(path)
     if "experiment" not in tree and tree.keys() & {*TOP}:
         tree = {"experiment": name}
     tree, of_experiment = _typed(tree, overrides)
     plugins = decode_value(tuple[str, ...], tree.get("plugins", ()), "plugins")
     import_plugins(plugins)
-    with placed(path.name):
-        sweep = decode(SweepSpec, {"experiment": "", **tree})
-        if not (base := sweep.experiment):
-            raise UserError("experiment: must be a base run, got none. Try experiment: tiny.")
-    named, written = (base, None) if isinstance(base, str) else (path.stem, base)
-    _check_written(sweep)
-    return path.stem, sweep, _experiment(named, of_experiment, plugins, written)
+    own, sweep = dict[str, Any](), SweepSpec(experiment="")
+    experiment = Experiment(name=path.stem, run={})
+    if "experiment" not in tree:
+        missing = "experiment: must be a base run, got none. Try experiment: tiny."
+        wrong.append(f"{path.name}: {missing}")
+    for key, value in tree.items():
+        with wrong, placed(path.name):
+            own[key] = decode_field(SweepSpec, key, value)
+    with wrong, placed(path.name):
+        sweep = SweepSpec(**{"experiment": "", **own})
+    if base := sweep.experiment:
+        named, written = (base, None) if isinstance(base, str) else (path.stem, base)
+        with wrong:
+            experiment = _experiment(named, of_experiment, plugins, written)
+    with wrong:
+        _check_written(sweep)
+    wrong.check()
+    return path.stem, sweep, experiment
 
 
 def _typed(
@@ -251,19 +265,25 @@ def _nested(axes: Any, over: Mapping[str, Any]) -> Any:
 
 
 def _check_written(sweep: SweepSpec) -> None:
-    """Refuse unknown variants, a seed beside `seeds`, steps that `match` decides, and `spend`
-    without it."""
-    variants = sweep.variants
+    """Refuse fields that no run has and values that they cannot have, unknown variants, a seed
+    beside `seeds`, steps that `match` decides, and `spend` without it.
+
+    Raises:
+        UserError: every one of them.
+    """
+    wrong, variants = Mistakes(), sweep.variants
     parts = {"": sweep.fixed, "baseline.": sweep.baseline or {}}
     for key, listed in (("controls", sweep.controls), ("trials", sweep.trials)):
         parts |= {f"{key}[{k}].": part for k, part in enumerate(listed)}
     for axis, named in variants.items():
         parts |= {f"variants.{axis}.{name}.": part for name, part in named.items()}
     written = [(place, *item) for place, part in parts.items() for item in leaves_of(part).items()]
-    items = {repr(item): item for cell in grid(sweep.axes, "axes") for item in cell.items()}
-    written += [("axes.", *item) for item in items.values()]
+    with wrong:
+        cells = grid(sweep.axes, "axes")
+        items = {repr(item): item for cell in cells for item in cell.items()}.values()
+        written += [("axes.", *item) for item in items]
     for place, name, value in written:
-        with placed(f"{place}{name}"):
+        with wrong, placed(f"{place}{name}"):
             if name == "seed":
                 raise UserError("must be in `seeds`, so that baselines have it. Try seeds=[0].")
             if name == SPEND and sweep.match is None:
@@ -272,6 +292,9 @@ def _check_written(sweep: SweepSpec) -> None:
                 raise UserError("must follow from `match`. Try the axis spend: [0.5, 1].")
             if name in variants and value not in [*variants[name]]:
                 raise UserError(f"no variant {value!r}{suggest(str(value), variants[name])}")
+    with wrong:
+        check_fields(item for item in written if item[1] not in (SPEND, "seed", *variants))
+    wrong.check()
 
 
 def _single(overrides: Iterable[str], several: str) -> list[Override]:
@@ -300,7 +323,7 @@ def _parsed(override: str) -> Override:
         remedy = override.lstrip("+") if equals else f"{key[1:]}=null"
         raise UserError(f"{override}: must be without {key[0]}. Try {remedy}.")
     if not equals:
-        meant = near(key, dotted_fields(RunSpec))
+        meant = near(key, all_fields())
         raise UserError(f"{key}: must be key=value" + (f". Try {meant}=VALUE." if meant else ""))
     with contextlib.suppress(HydraException):
         parsed = OverridesParser.create().parse_override(override)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tread_lab.config.decode import Count, Natural, Positive, settle, within
-from tread_lab.config.errors import UserError, shown
+from tread_lab.config.errors import Mistakes, UserError, shown
 from tread_lab.config.evaluation import EvaluationDefaults
 from tread_lab.config.fields import field_value, set_once
 from tread_lab.config.labels import ROUTE_AXES, Cell
@@ -224,9 +224,13 @@ def grid(axes: Any, name: str) -> list[Cell]:
     """Return the cells of one grid, or of a list of grids, in order; equal cells are kept.
 
     Raises:
-        UserError: a mistake in the axes, or more cells than anybody can mean.
+        UserError: every mistake in the axes, or more cells than anybody can mean.
     """
-    cells = [cell for place, one in _listed(axes, name) for cell in _combined("", one, place)]
+    cells, wrong = list[Cell](), Mistakes()
+    for place, one in _listed(axes, name):
+        with wrong:
+            cells += _combined("", one, place)
+    wrong.check()
     check_count(len(cells), name)
     return cells
 
@@ -258,15 +262,17 @@ def _combined(prefix: str, axes: Any, path: str, *, zipped: bool = False) -> lis
     the first of each, the second of each."""
     if not isinstance(axes, Mapping) or (zipped and not axes):
         raise UserError(f"must be a mapping of axes, got {shown(axes)}").at(path)
-    columns = dict[str, list[Cell]]()
+    columns, wrong = dict[str, list[Cell]](), Mistakes()
     for key, values in axes.items():
         together, own = key == ZIP and not zipped, f"{path}.{key}"
         inner = prefix if together else f"{prefix}{key}."
         for place, part in _listed(values, own) if together else [(own, values)]:
-            if together or isinstance(part, Mapping):
-                columns[place] = _combined(inner, part, place, zipped=zipped or together)
-            else:
-                columns[place] = _axis(f"{prefix}{key}", part, place)
+            with wrong:
+                if together or isinstance(part, Mapping):
+                    columns[place] = _combined(inner, part, place, zipped=zipped or together)
+                else:
+                    columns[place] = _axis(f"{prefix}{key}", part, place)
+    wrong.check()
     places: dict[str, str] = {}
     for place, column in columns.items():
         set_once(places, dict.fromkeys(name for cell in column for name in cell), place)

@@ -85,7 +85,7 @@ def expand(
     pairs, controls = list[Pair](), dict[tuple[str, str | None], Trial[RunSpec]]()
     for seed, (cell, plain) in itertools.product(sweep.seeds, settings):
         tree, spend = {**plain, "seed": seed}, cell.get(SPEND, 1)
-        with _at_cell(cell, ". Exclude such cells by `where`." if len(cell) > 1 else ""):
+        with _at_cell(cell, ". Exclude such cells by `where`."):
             dense = _dense(sweep.baseline, cell, tree)
             pairs.append(runs.pair("trial", labelled(cell), tree, dense, spend))
         for number, control in enumerate(sweep.controls):
@@ -203,9 +203,9 @@ class _Runs:
         Raises:
             UserError: one of them is no possible run.
         """
-        seed, own = tree["seed"], self._run(tree)
+        seed = tree["seed"]
         if dense is None:
-            return None, Trial(role, cell, seed, *own, None)
+            return None, Trial(role, cell, seed, *self._run(tree), None)
         if self._price is not None:
             tree, dense = self._matched(tree, dense, decode_value(Positive, spend, SPEND))
         base = self._run(dense, "baseline")
@@ -338,5 +338,5 @@ def _at_cell(cell: Cell, remedy: str = "") -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        line = f"{str(error).removesuffix('.')}{remedy}" if remedy else error
-        raise UserError(line).at(f"axes at {cell_text(cell)}") from None
+        lines = (f"{line.removesuffix('.')}{remedy}" for line in error.args)
+        raise UserError(*lines).at(f"axes at {cell_text(cell)}") from None

@@ -10,12 +10,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tread_lab.config.decode import dotted_fields
-from tread_lab.config.errors import UserError, shown, suggest
-from tread_lab.config.fields import field_value, is_computed, routes_of, value_at
+from tread_lab.config.errors import UserError, shown
+from tread_lab.config.fields import field_value, is_computed, near_field, routes_of, value_at
 from tread_lab.config.labels import Cell, labelled
 from tread_lab.config.routes import RouteSpec, block_index
-from tread_lab.config.run import RunSpec
 
 Lookup = Callable[[str], Any]
 
@@ -146,9 +144,8 @@ class CellNames:
         try:
             return field_value(self.tree, name)
         except LookupError:
-            known = {*self.labels, *_ROUTE, "B", "N", *self.facts}
-            meant = suggest(name, known, dotted_fields(RunSpec))
-            raise UserError(f"unknown name {name!r}{meant}") from None
+            near = near_field(name, {*self.labels, *_ROUTE, "B", "N", *self.facts})
+            raise UserError(f"unknown name {name!r}{near}") from None
 
     def _route(self, name: str) -> Any:
         route = routes_of(self.tree.get("routes") or [{}])[0]

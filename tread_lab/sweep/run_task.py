@@ -359,7 +359,7 @@ def _evaluate(
             raise
         except UserError as error:  # the other evaluations may lack nothing
             if isinstance(error, NotFinite) and task.rung is not None:
-                raise Exploded(error) from None
+                raise Exploded(*error.args) from None
             user_errors.append(error)
     if user_errors:
         raise user_errors[0]
