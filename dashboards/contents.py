@@ -18,6 +18,7 @@ from tread_lab.analysis.figures.catalogue import sweep_records
 from tread_lab.analysis.figures.points import Points, SweepRecords, cell_points, quality_metrics
 from tread_lab.analysis.figures.smooth import smoothed
 from tread_lab.config.errors import UserError
+from tread_lab.config.sweep import QUESTIONS
 from tread_lab.config.units import duration, quantity
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart, Numbers
@@ -68,6 +69,7 @@ GLOSSARY = {
     "s": "selection rate: the share of the tokens that are routed",
     "gap, Δ": "a run's value minus that of its dense baseline with the same seed, images and noise",
     "±": "half the width of the 95% interval of a mean; the column beside names what it is over",
+    "disturbed": "measured beside other work on the machine, so that times are not the cell's own",
     "control": "dense training changed otherwise, such as a smaller batch",
 }
 
@@ -298,7 +300,8 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tu
             spent.append(duration(seconds))
         facts.append(("training of all runs", ", ".join(spent)))
     if plan.comparison:
-        facts.append(("compared", plan.comparison))
+        other = f"; `match: train_flops` compares {QUESTIONS['train_flops']}"
+        facts.append(("compared", plan.comparison + other * (plan.match is None)))
     return facts
 
 

@@ -44,18 +44,20 @@ class Smoothed(Points):
 
     @property
     def caption(self) -> str:
-        """The lowest cells with their probabilities, among those with a run and among all."""
+        """The lowest cells with their probabilities, of those with a run and of those without."""
         own = self.rows[self.rows["seeds"] > 0]
         lowest = own.sort_values("value").iloc[0]
         chances = _chances(own, "best", "{name} {chance:.0%}")
-        of_all = _chances(self.rows, "best_of_all", "{name} ({chance:.0%}, {seeds} so far)")
+        open_ = (self.rows["seeds"] == 0) & (self.rows["best_of_all"] >= RARELY)
+        guess = _chances(self.rows[open_], "best_of_all", "{name} ({chance:.0%})")
         most = counted(int(own["seeds"].max()), "seed")
         return (
             f"Gaussian process over start, end and rate, here with {len(own)} measured routes of up"
             f" to {most}: {lowest['name']} has the lowest posterior mean of these,"
             f" {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Under this"
             f" model the lowest of all measured cells is, with probability: {joined(chances)}."
-            f" Untested guess, also without a run: {joined(of_all)}; test it on fresh seeds."
+            + f" Untested guess without a run: {joined(guess)}."
+            * bool(guess)
         )
 
 
@@ -128,8 +130,5 @@ def _chances(rows: pd.DataFrame, column: str, text: str) -> list[str]:
     """Return the likeliest cells of a column of probabilities, each in words."""
     order = rows.sort_values(column, ascending=False).head(LIKELY)
     likely = order[order[column] >= min(RARELY, order[column].max())]
-    facts = zip(likely["name"], likely["seeds"], likely[column])
-    return [
-        text.format(name=name, seeds=counted(int(seeds), "seed"), chance=chance)
-        for name, seeds, chance in facts
-    ]
+    facts = zip(likely["name"], likely[column])
+    return [text.format(name=name, chance=chance) for name, chance in facts]
