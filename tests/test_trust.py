@@ -64,7 +64,7 @@ FORBIDDEN = {
 
 
 def test_no_module_can_be_made_to_run_what_it_reads() -> None:
-    assert len(SOURCES) > 200
+    assert len(SOURCES) > 150
     for path in SOURCES:
         for name, call in calls(path):
             assert name not in FORBIDDEN, f"{path}: {name}"
