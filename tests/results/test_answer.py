@@ -125,4 +125,6 @@ def test_the_best_is_better_if_its_interval_and_that_of_all_cells_together_show_
     frame = trials_frame(lab, "placement").sort_values(["cell", "seed"])
     gaps = [spread, -spread, 0, -spread, 0, spread, *best]  # of 0->4, 2->8 and 5->8
     frame.loc[frame["role"] == "trial", GAP[0]] = gaps
-    assert said in answer(lab, frame).sentence
+    sentence = answer(lab, frame).sentence
+    assert said in sentence
+    assert "Averaged over the 3 cells: \u22120.3" in sentence  # a third of the mean of `best`

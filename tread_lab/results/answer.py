@@ -102,6 +102,7 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     parts = (
         moved if key == HELDOUT_LOSS else "",
         _finding(frame, cells, best, done, noun, complete=complete),
+        _average(frame, done) if of_seeds and len(done) > 2 else "",
         *_controls(lab, frame, cells, best),
         _rivals(name, tied, len(done), started, noun) if complete else "",
         _equivalent(frame, done) if of_seeds else "",
@@ -184,6 +185,17 @@ def _controls(
             f"The {control['cell']}, dense, has {gap}{share}; {name}{chosen} minus the control:"
             f" {apart}."
         )
+
+
+def _average(frame: pd.DataFrame, done: pd.DataFrame) -> str:
+    """Return the mean gap over all cells, which no choice among them biases."""
+    rows = frame[(frame["role"] == "trial") & frame["cell"].isin(done["cell"])]
+    apart = rows.pivot_table(GAP_HELDOUT, "seed", "cell").dropna().mean(axis=1).to_numpy(float)
+    if len(apart) < 2:
+        return ""
+    over = f"95% over {len(apart)} seeds"
+    interval = interval_text(GAP_HELDOUT, *t_interval(apart), over=over)
+    return f"Averaged over the {len(done)} cells: {interval}."
 
 
 def _by_axis(frame: pd.DataFrame) -> Iterator[str]:
