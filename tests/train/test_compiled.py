@@ -80,7 +80,8 @@ def test_backbone_compiles_without_a_break(
     model: str, bypass: str, precision: str, graphs: int
 ) -> None:
     routes = {"route": ["1->2 by rows"], "mask": ["0->B-1"], "sprint": ["1->2"]}[bypass]
-    run = spec(model, routes, precision=precision, bypass={"kind": bypass})
+    changes = {"bypass": {"kind": bypass}, "fp32_block": "j+1/math"}
+    run = spec(model, routes, precision=precision, **changes)
     network, counter = build_network(run), counting()
     names = list(network.state_dict())
     compile_blocks(network, backend=counter)
