@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
@@ -136,17 +137,23 @@ def draw_gap_and_quality(gap: Points, quality: Points, ax: style.Axes) -> None:
         style.value_axis(axis, places.metric, places.rows[NUMBERS])
 
 
-def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
-    """Draw one line per cell; zero is the baseline.
+def step_looks(curves: Sequence[StepGaps]) -> Iterator[tuple[StepGaps, str, str]]:
+    """Yield each curve with its dashes and colour.
 
     Lines are darker for shorter routes, and those of one length have dashes of their own.
     """
-    ax.axhline(0, color=style.BLACK, linewidth=0.7)
     last, lengths = max(1, len(curves) - 1), [curve.length for curve in curves]
     for k, curve in enumerate(curves):
         dashes = ("-", "--", ":", "-.")[lengths[:k].count(curve.length) % 4]
-        look: dict[str, Any] = {"color": style.SEQUENTIAL(0.92 * k / last), "linewidth": 0.9}
-        ax.plot(curve.steps, curve.gaps, dashes, label=style.arrow(curve.name), **look)
+        yield curve, dashes, to_hex(style.SEQUENTIAL(0.92 * k / last))
+
+
+def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
+    """Draw one line per cell, by `step_looks`; zero is the baseline."""
+    ax.axhline(0, color=style.BLACK, linewidth=0.7)
+    for curve, dashes, colour in step_looks(curves):
+        name = style.arrow(curve.name)
+        ax.plot(curve.steps, curve.gaps, dashes, label=name, color=colour, linewidth=0.9)
     style.legend(ax, inside=0)
     ax.set_title(f"paired differences, smoothed over {HALFLIFE:g} logged entries")
     ax.set_xlabel("training step")
