@@ -49,7 +49,7 @@ def features(x_BCHW: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("selection", ["random", "bernoulli"])
+@pytest.mark.parametrize("selection", ["random", "bernoulli", "importance"])
 @pytest.mark.parametrize("block", [0, 1, 2, 3, 4])
 def test_loss_is_mean_cosine_of_run_tokens(block: int, selection: Any) -> None:
     torch.manual_seed(0)
