@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tread_lab.analysis.figures import curves, effects, loss_gap, pareto, placements, style
+from tread_lab.analysis.figures import curves, effects, loss_gap, pareto, placements
 from tread_lab.analysis.figures.catalogue import sweep_records
 from tread_lab.analysis.figures.points import Points, SweepRecords, cell_points, quality_metrics
 from tread_lab.analysis.figures.smooth import smoothed
@@ -185,15 +185,7 @@ def _of_metric(
     axes = [axis for axis in frame.attrs["axes"] if trials[axis].nunique(dropna=False) > 1]
     unplaced = [axis for axis in axes if axis not in ("start", "end")]
     if len(axes) - len(unplaced) == 2 and not by_value:
-        for name, part in placements.panels(frame):
-            places = placements.placements(part, metric)
-            if len(places.measured) > 1:
-                title = f"Route placement: {named}" + (f", {name}" if name else "")
-                best = placements.best_route(places) if done else "Provisional."
-                yield Chart(title, charts.place_map(places, numbers), f"{best} {_letters(places)}")
-        for smooth in smoothed(frame) if metric == GAP_HELDOUT and done else ():
-            title = f"Smooth map: {named}" + (f", {smooth.title}" if smooth.title else "")
-            yield Chart(title, charts.place_map(smooth, numbers), smooth.caption)
+        yield from _maps(frame, metric, numbers, done=done)
     elif axes == unplaced and len(axes) == 1 and pd.api.types.is_numeric_dtype(frame[axes[0]]):
         found = curves.curves(frame if by_value else trials, column, axes[0])
         if axes[0] == curves.RATE and not by_value:
@@ -202,7 +194,7 @@ def _of_metric(
             yield Chart(f"{named} along {axes[0]}", charts.lines(found, numbers, axes[0]))
     elif axes == unplaced and len(axes) == 2:
         drawn = charts.two_axes(points, axes, numbers)
-        yield Chart(f"{named} over {' and '.join(axes)}", drawn)
+        yield Chart(f"{named} over {' and '.join(axes)}", drawn, charts.map_key(points).strip())
     if len(points.measured) > 1:
         caption = "A marker is hollow where its 95% interval holds zero; a diamond is a control."
         over = f" Intervals: {points.measured_as}." if points.measured_as else ""
@@ -214,11 +206,23 @@ def _of_metric(
         yield Chart(f"Effects: {named}", charts.dots(found_ways, {}), effects.caption(ways, metric))
 
 
-def _letters(places: Points) -> str:
-    """Return the key of the letters in a map: `D diverged, F failed.`"""
-    states = places.rows.loc[places.rows["value"].isna(), "state"].unique()
-    looks = dict.fromkeys(style.STATE_LOOKS[state] for state in states)
-    return f"{', '.join(f'{look.letter} {look.text}' for look in looks)}." if looks else ""
+def _maps(frame: pd.DataFrame, metric: str, numbers: Numbers, *, done: bool) -> Iterator[Chart]:
+    """Yield the map of each panel and, of the loss gap, smooth ones, in one scale of colours."""
+    parts = {name: placements.placements(p, metric) for name, p in placements.panels(frame)}
+    drawn = [
+        ("Route placement", name, places, placements.best_route(places) if done else "Provisional.")
+        for name, places in parts.items()
+        if len(places.measured) > 1
+    ]
+    if metric == GAP_HELDOUT and done:
+        drawn += [("Smooth map", s.title, s, s.caption) for s in smoothed(frame)]
+    scale = pd.concat(
+        [pd.Series(dtype=float), *(places.rows["value"] for _, _, places, _ in drawn)]
+    )
+    for kind, name, places, caption in drawn:
+        title = f"{kind}: {metric_label(metric)}" + f", {name}" * bool(name)
+        chart = charts.place_map(places, numbers, scale)
+        yield Chart(title, chart, caption + charts.map_key(places))
 
 
 def _of_value(frame: pd.DataFrame, metric: str) -> bool:
@@ -246,7 +250,8 @@ def _training(records: SweepRecords, numbers: Numbers) -> Iterator[Chart]:
         found = curves.over_training(records.training, metric)
         if len(found[over].measured):
             drawn = charts.lines(found[over], numbers, over)
-            caption = curves.training_caption(found)
+            told = f"Intervals: {found[over].measured_as}." * bool(found[over].measured_as)
+            caption = told + found[over].warning
             yield Chart(f"{metric_label(metric)} over training", drawn, caption)
     if gaps := loss_gap.gap_over_steps(records.frame, records.history):
         drawn, caption = charts.training_gaps(gaps), loss_gap.steps_caption(gaps)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
@@ -23,6 +24,7 @@ from tread_lab.analysis.figures.points import (
 )
 from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS, delta_column, metric_kind
 from tread_lab.results import NO_RESULT, number, routed
+from tread_lab.results.intervals import half_width
 
 HALFLIFE = 3.0  # logged entries after which a difference counts half
 LENGTH = (
@@ -44,12 +46,14 @@ class StepGaps:
     Attributes:
         length: blocks skipped.
         steps, gaps: logged steps, and the mean over seeds.
+        half: half of the last gap's 95% interval over seeds; NaN for one seed.
     """
 
     name: str
     length: int
     steps: NDArray[np.int64]
     gaps: Array
+    half: float = float("nan")
 
 
 def gap_by_length(frame: pd.DataFrame, metric: str = GAP_TRAIN) -> Points:
@@ -97,11 +101,12 @@ def gap_over_steps(
     for name, seeds in trials.groupby("cell", sort=False):
         pairs = zip(seeds["run"], seeds["baseline"])
         gaps = [losses[a] - losses[b] for a, b in pairs if a in losses and b in losses]
-        mean = pd.concat(gaps, axis=1).dropna().mean(axis=1).sort_index() if gaps else pd.Series()
-        if len(mean):
-            smooth = mean.ewm(halflife=halflife).mean()
+        paired = pd.concat(gaps, axis=1).dropna().sort_index() if gaps else pd.DataFrame()
+        if len(paired):
+            smooth = paired.ewm(halflife=halflife).mean()
             steps, length = smooth.index.to_numpy(np.int64), int(seeds["length"].iloc[0])
-            curves.append(StepGaps(str(name), length, steps, smooth.to_numpy(float)))
+            half = float(half_width(smooth.iloc[-1].std(), len(gaps)))
+            curves.append(StepGaps(str(name), length, steps, smooth.mean(axis=1).to_numpy(), half))
     return curves
 
 
@@ -118,9 +123,10 @@ def draw_gap_by_length(planned: Points, ax: style.Axes) -> None:
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
     ax.errorbar(rows["length"], rows["value"], style.bars(rows), fmt="o", color=style.GREEN)
     ax.set_title(f"intervals: {planned.measured_as}" if planned.measured_as else "")
-    ax.set_xlabel("route length, blocks skipped")
+    ax.set_xlabel("route length (blocks skipped)")
     style.value_axis(ax.yaxis, planned.metric, rows[NUMBERS])
     ax.locator_params(axis="x", integer=True)
+    style.name_points(ax, zip(rows["length"], rows["value"], rows["route"]))
 
 
 def draw_gap_and_quality(gap: Points, quality: Points, ax: style.Axes) -> None:
@@ -134,24 +140,36 @@ def draw_gap_and_quality(gap: Points, quality: Points, ax: style.Axes) -> None:
     style.colour_bar(ax, drawn, "blocks skipped")
     for axis, places in ((ax.xaxis, gap), (ax.yaxis, quality)):
         style.value_axis(axis, places.metric, places.rows[NUMBERS])
+    style.name_points(ax, zip(x, y, gap.rows["route"]))
 
 
-def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
-    """Draw one line per cell; zero is the baseline.
+def step_looks(curves: Sequence[StepGaps]) -> Iterator[tuple[StepGaps, str, str]]:
+    """Yield each curve with its dashes and colour.
 
     Lines are darker for shorter routes, and those of one length have dashes of their own.
     """
-    ax.axhline(0, color=style.BLACK, linewidth=0.7)
     last, lengths = max(1, len(curves) - 1), [curve.length for curve in curves]
     for k, curve in enumerate(curves):
         dashes = ("-", "--", ":", "-.")[lengths[:k].count(curve.length) % 4]
-        look: dict[str, Any] = {"color": style.SEQUENTIAL(0.92 * k / last), "linewidth": 0.9}
-        ax.plot(curve.steps, curve.gaps, dashes, label=style.arrow(curve.name), **look)
-    style.legend(ax, inside=0)
-    ax.set_title(f"paired differences, smoothed over {HALFLIFE:g} logged entries")
+        yield curve, dashes, to_hex(style.SEQUENTIAL(0.85 * k / last))
+
+
+def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
+    """Draw one named line per cell, by `step_looks`; zero is the baseline."""
+    ax.axhline(0, color=style.BLACK, linewidth=0.7)
+    ends = []
+    for curve, dashes, colour in step_looks(curves):
+        ax.plot(curve.steps, curve.gaps, dashes, color=colour, linewidth=0.9)
+        step, gap = curve.steps[-1], curve.gaps[-1]
+        if np.isfinite(curve.half):
+            ax.errorbar([step], [gap], [curve.half], color=colour)
+        ends.append((step, gap, curve.name, colour))
+    several = any(np.isfinite(curve.half) for curve in curves)
+    ax.set_title("smoothed paired difference" + "; bars: 95% over seeds" * several)
     ax.set_xlabel("training step")
     gaps = np.concatenate([np.zeros(1), *(curve.gaps for curve in curves)])
     style.value_axis(ax.yaxis, delta_column(TRAIN_LOSS), gaps)
+    style.name_ends(ax, ends)
 
 
 def length_caption(planned: Points) -> str:

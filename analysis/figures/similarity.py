@@ -107,6 +107,8 @@ def draw_similarities(
         drawn, blocks = ax.imshow(matrix.mean, cmap=style.SEQUENTIAL, norm=norm), len(matrix.mean)
         ticks = range(0, blocks, 2 if blocks <= 16 else 4)
         ax.set(xticks=ticks, yticks=ticks, title=matrix.name)
+        ax.set_xlabel("block", fontsize=6.5)
+        ax.set_ylabel("block" if ax is axes[0] else "", fontsize=6.5)
         ax.tick_params(length=0, pad=1.5)
         ax.spines[:].set_visible(False)
         for start, end in matrix.routes or ((route,) if route else ()):
@@ -117,7 +119,7 @@ def draw_similarities(
                 ax.add_patch(style.Rectangle(corner, side, side, fill=False, **look))
         if route is not None:
             inside, crossing = window_means(matrix.mean, route)
-            ax.set_xlabel(f"inside {inside:.2f}, across {crossing:.2f}", fontsize=6.5)
+            ax.set_xlabel(f"block\ninside {inside:.2f}, across {crossing:.2f}", fontsize=6.5)
     bar = axes[0].figure.colorbar(drawn, ax=list(axes), pad=0.02, aspect=25, shrink=0.8)
     bar.outline.set_visible(False)
     bar.set_label("cosine similarity")
@@ -146,6 +148,6 @@ def pair(records: SweepRecords) -> Iterator[Drawn]:
         ranked = [*ranked_cells(frame, ranking_key(frame))["cell"]]
         place = {run: ranked.index(cell) for run, cell in zip(trials["run"], trials["cell"])}
         best = min(routed, key=lambda matrix: place[matrix.run])
-        fig, axes = style.figure(height=1.75, columns=2)
+        fig, axes = style.figure(height=1.9, columns=2)
         draw_similarities([dense[0], best], axes, route=best.routes[0])
         yield Drawn("similarity", caption(dense[0], best), fig)

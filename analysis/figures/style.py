@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import ScalarFormatter
+from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike, NDArray
 
 from tread_lab.records.durable import replacing
@@ -51,7 +52,7 @@ CYCLE = (GREEN, PINK, INDIGO, OLIVE, WINE, TEAL)
 # Where a legend of many entries stands: beside the axes.
 BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "labelspacing": 0.25}
 WIDEST = 44  # characters in a line of a cell's name
-LONGEST = 20  # characters in a line of an axis
+LONGEST = 26  # characters in a line of an axis
 MANY = 8  # entries that a legend has room for inside the axes
 
 PURPLE = "#762A83"
@@ -297,6 +298,42 @@ def legend(ax: Axes, handles: Sequence[Any] | None = None, *, inside: int = MANY
     """Add a legend: in the axes up to `inside` entries, else beside them."""
     handles = ax.get_legend_handles_labels()[0] if handles is None else handles
     ax.legend(handles=handles, **(BESIDE if len(handles) > inside else {"loc": "best"}))
+
+
+def name_ends(ax: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> None:
+    """Write names beside the ends (x, y, name, colour) of curves, apart where ends are close."""
+    from scipy.optimize import isotonic_regression  # its import takes half a second
+
+    ax.autoscale_view()
+    ends = sorted(ends, key=lambda end: end[1])
+    to_axes = ax.transData + ax.transAxes.inverted()
+    heights = to_axes.transform([end[:2] for end in ends])[:, 1]
+    line = 0.11 / (ax.figure.get_figheight() - 0.6)  # type: ignore[union-attr]
+    steps = line * np.arange(len(ends))
+    heights = isotonic_regression(heights - steps).x + steps
+    for (x, y, name, colour), height in zip(ends, heights):
+        look = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "relpos": (0, 0.5)}
+        look |= {"patchA": None, "shrinkA": 1}
+        place: dict[str, Any] = {"xytext": (1.04, height), "textcoords": "axes fraction"}
+        ax.annotate(arrow(name), (x, y), va="center", fontsize=6.5, arrowprops=look, **place)
+
+
+def name_points(ax: Axes, points: Iterable[tuple[float, float, str]]) -> None:
+    """Write names beside points (x, y, name), but for those that have no room for a name."""
+    points = list(points)
+    ax.figure.draw_without_rendering()  # type: ignore[union-attr]  # fixes the layout
+    dots = ax.transData.transform([point[:2] for point in points])
+    taken = [Bbox.from_extents(x - 4, y - 4, x + 4, y + 4) for x, y in dots]
+    for x, y, name in points:
+        for dx, dy in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+            sides = {"ha": "left" if dx > 0 else "right", "va": "bottom" if dy > 0 else "top"}
+            look: dict[str, Any] = {"fontsize": 5.5, "textcoords": "offset points", **sides}
+            text = ax.annotate(arrow(name), (x, y), (2 * dx, 1.5 * dy), **look)
+            box = text.get_window_extent()
+            if not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+            text.remove()
 
 
 def legend_height(entries: int) -> float:

@@ -10,6 +10,7 @@ from tread_lab.analysis.figures.curves import (
     cost_to_reach,
     over_training,
     time_to_equal,
+    training_metrics,
 )
 from tread_lab.analysis.figures.curves import factors_caption as factor_caption
 from tread_lab.analysis.figures.points import bare_rows
@@ -94,3 +95,14 @@ def test_stages_make_curves_over_training(stages: pd.DataFrame) -> None:
     )  # higher is better
     (mirrored,) = time_to_equal(scores, "is@10k", cost="cost/train_flops").factors
     assert (mirrored.level, mirrored.cost) == (15.0, pytest.approx(at * 1e9))
+
+
+def test_matched_runs_make_no_curve(stages: pd.DataFrame) -> None:
+    stages["rate"] = [np.nan, np.nan, np.nan, 0.5, 0.5, 0.5]
+    stages.attrs["axes"] = ["rate", STEP]
+    ends = stages.iloc[[0, 4]]  # dense and a route, each once
+    control = ends.iloc[[0]].assign(role="control", cell="control batch=10", step=120)
+    frame = pd.concat([ends, control], ignore_index=True)
+    frame.attrs |= stages.attrs
+    assert training_metrics(stages) == ["gap/heldout", METRIC]
+    assert training_metrics(frame) == []

@@ -65,4 +65,8 @@ class CaptionSpec(ConditionSpec):
                 f"captions: bypass {run.bypass} makes image tokens at the end of a route and knows"
                 " no text; leave it out"
             )
+        if any(route.selection == "importance" for route in run.routes):
+            raise UserError(
+                "captions: must have routes by another selection, got importance. Try random."
+            )
         return self
