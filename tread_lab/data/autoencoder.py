@@ -43,9 +43,15 @@ class Autoencoder:
             for values that are as the encoder gave them.
         range: of the pixels that it was fed.
 
+    Attributes:
+        compiled: set before the first call, whether the decoder is compiled; a pixel may then
+            differ by a level.
+
     Raises:
         UserError: diffusers is not installed; on decoding: no such weights.
     """
+
+    compiled = False
 
     def __init__(self, where: str, *, scale: float | None, range: PixelRange = "signed") -> None:
         _check(where)
@@ -57,6 +63,8 @@ class Autoencoder:
     def _model(self) -> Any:
         model = _load(self._where)
         self._compare_scale(model.config)
+        if self.compiled:
+            model.decoder.compile(dynamic=False)
         return model
 
     @property
