@@ -35,6 +35,12 @@ ENCODERS = Registry(
 )
 
 
+def check_name(encoder: str) -> None:
+    """Refuse what is neither a name of the table nor an id of the hub, which has a slash."""
+    if "/" not in encoder:
+        ENCODERS(encoder)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RepaSpec(SystemSpec):
     """- weight * cos(projector(h), encoder(x0)), over tokens that ran the block (Yu et al. 2025).
@@ -44,7 +50,8 @@ class RepaSpec(SystemSpec):
     is `{projector: conv, spatial_norm: 0.6}`.
 
     Attributes:
-        encoder: whose features of the clean image are the target.
+        encoder: whose features of the clean image are the target: a name, or the hub id of any
+            vision transformer of transformers.
         target: the image that is encoded: the stored `image` as in the published code
             (`images.npy` beside the latents), or what the autoencoder makes of the latent,
             `decoded`, where only latents exist.
@@ -55,12 +62,14 @@ class RepaSpec(SystemSpec):
         hidden: width of the MLP.
         spatial_norm: a; features become (f - a mean) / deviation, both over an image's tokens;
             `None` leaves them as they are.
-        path: folder or hub id of the encoder, else TREAD_LAB_ENCODER; not part of the signature.
+        path: folder or hub id of the encoder, else TREAD_LAB_ENCODER, or the id that `encoder` is;
+            not part of the signature.
+        width: that of the features of an id.
     """
 
     system: ClassVar[str] = "repa"
 
-    encoder: Annotated[str, ENCODERS] = "dinov2-base"
+    encoder: Annotated[str, check_name] = "dinov2-base"
     target: Literal["image", "decoded"] = "image"
     block: Position | None = None
     weight: Positive = 0.5
@@ -68,8 +77,13 @@ class RepaSpec(SystemSpec):
     hidden: Count = 2048
     spatial_norm: Annotated[float, within("[0, 1]")] | None = None
     path: str | None = unhashed(None)
+    width: Count | None = None
 
     def __post_init__(self) -> None:
+        if (self.width is None) != (self.encoder in ENCODERS):
+            remedy = "null" if self.encoder in ENCODERS else "its hidden_size, such as 768"
+            got = f"got {self.width} for {self.encoder}"
+            raise UserError(f"width: must be that of an encoder by id, {got}. Try {remedy}.")
         if self.projector == "conv":
             settle(self, hidden=RepaSpec.hidden)
 
@@ -81,7 +95,7 @@ class RepaSpec(SystemSpec):
     @property
     def features(self) -> int:
         """The width of the encoder's features."""
-        return ENCODERS[self.encoder]
+        return self.width or ENCODERS[self.encoder]
 
     def resolved(self, run: RunSpec) -> RepaSpec:
         """Return it with the number of its block; samples that are images are encoded as such."""
