@@ -18,7 +18,6 @@ from tread_lab.analysis.figures.catalogue import sweep_records
 from tread_lab.analysis.figures.points import Points, SweepRecords, cell_points, quality_metrics
 from tread_lab.analysis.figures.smooth import smoothed
 from tread_lab.config.errors import UserError
-from tread_lab.config.sweep import QUESTIONS
 from tread_lab.config.units import duration, quantity
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart, Numbers
@@ -26,7 +25,7 @@ from tread_lab.dashboards.panel import curve, panel, seed_values
 from tread_lab.dashboards.repetition import repetition
 from tread_lab.dashboards.search import search_charts
 from tread_lab.dashboards.tables import cost_table, failures, ranking_table, table
-from tread_lab.records.caveats import left_note, mixtures
+from tread_lab.records.caveats import left_note, made_otherwise
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
@@ -49,7 +48,7 @@ from tread_lab.results import (
     with_delta,
     without_baseline,
 )
-from tread_lab.results.answer import answer
+from tread_lab.results.answer import Answer, answer
 from tread_lab.results.intervals import t_interval
 
 HERE = Path(__file__).parent
@@ -115,19 +114,20 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     runs = frame.drop_duplicates("run")
     done = all(RunState(state).ended for state in runs["state"]) and not plan.to_suggest
     key = ranking_key(frame)
-    ranked = _ranked(frame, key)
+    ranked, found = _ranked(frame, key), answer(lab, frame, complete=done)
+    run, use = _to_use(frame, found, ranked) if done else ("", "")
     return {
         "name": folder.name,
         "question": plan.question or f"The sweep {folder.name}",
-        "answer": answer(lab, frame, complete=done),
+        "answer": found,
         "warnings": [
+            *made_otherwise(lab, runs["run"]),
             *without_baseline(frame),
             *left_note(frame.attrs["left"]),
-            *mixtures(lab, runs["run"]),
         ],
         "progress": progress(lab, frame, plan),
         "facts": _facts(frame, runs, plan),
-        "charts": [*_charts(records, plan, numbers)] if key else [*_live(lab, frame)],
+        "charts": [*_charts(records, plan, numbers, done=done)] if key else [*_live(lab, frame)],
         "training": [*_training(records, numbers)] if key else [],
         "costs": [*_costs(records, numbers)] if key else [],
         "ranking": ranking_table(frame, numbers),
@@ -137,7 +137,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "holes": plan.excluded,
         "best": [numbers[pair] for pair in ranked],
         "numbers": numbers,
-        "repeat": repetition(lab, folder, plan, _best_run(frame, ranked)),
+        "repeat": {**repetition(lab, plan, run), "use": use},
         "glossary": GLOSSARY | _meanings(frame),
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M"),
         "frame": frame,
@@ -151,7 +151,9 @@ def cell_numbers(frame: pd.DataFrame) -> Numbers:
     return {pair: k for k, pair in enumerate(zip(pairs["role"], pairs["cell"]))}
 
 
-def _charts(records: SweepRecords, plan: StoredPlan, numbers: Numbers) -> Iterator[Chart]:
+def _charts(
+    records: SweepRecords, plan: StoredPlan, numbers: Numbers, *, done: bool
+) -> Iterator[Chart]:
     """Yield the pictures that answer the question, by the shape of the sweep."""
     key = ranking_key(records.frame)
     assert key is not None
@@ -163,14 +165,17 @@ def _charts(records: SweepRecords, plan: StoredPlan, numbers: Numbers) -> Iterat
             question = part.frame.attrs.get("comparison", "") if len(parts) > 1 else ""
             alone = records.equal_steps is not None and not question
             held = f", {part.frame.attrs['comparison']}" if alone else ""  # whatever is switched on
-            for chart in _of_metric(part.frame, metric, numbers):
+            for chart in _of_metric(part.frame, metric, numbers, done=done):
                 yield replace(chart, title=chart.title + held, question=question)
 
 
-def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[Chart]:
+def _of_metric(
+    frame: pd.DataFrame, metric: str, numbers: Numbers, *, done: bool
+) -> Iterator[Chart]:
     """Yield a map, a curve or a table of two axes of one metric, then its cells in a row each.
 
-    Cells are shown by their difference to dense, or by the value where baselines move.
+    Cells are shown by their difference to dense, or by the value where baselines move. Before the
+    end the answer alone names a best cell.
     """
     by_value, named = _of_value(frame, metric), metric_label(metric)
     column = metric if by_value else delta_column(metric)
@@ -180,7 +185,7 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
     axes = [axis for axis in frame.attrs["axes"] if trials[axis].nunique(dropna=False) > 1]
     unplaced = [axis for axis in axes if axis not in ("start", "end")]
     if len(axes) - len(unplaced) == 2 and not by_value:
-        yield from _maps(frame, metric, numbers)
+        yield from _maps(frame, metric, numbers, done=done)
     elif axes == unplaced and len(axes) == 1 and pd.api.types.is_numeric_dtype(frame[axes[0]]):
         found = curves.curves(frame if by_value else trials, column, axes[0])
         if axes[0] == curves.RATE and not by_value:
@@ -201,15 +206,15 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
         yield Chart(f"Effects: {named}", charts.dots(found_ways, {}), effects.caption(ways, metric))
 
 
-def _maps(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[Chart]:
+def _maps(frame: pd.DataFrame, metric: str, numbers: Numbers, *, done: bool) -> Iterator[Chart]:
     """Yield the map of each panel and, of the loss gap, smooth ones, in one scale of colours."""
     parts = {name: placements.placements(p, metric) for name, p in placements.panels(frame)}
     drawn = [
-        ("Route placement", name, places, placements.best_route(places))
+        ("Route placement", name, places, placements.best_route(places) if done else "Provisional.")
         for name, places in parts.items()
         if len(places.measured) > 1
     ]
-    if metric == GAP_HELDOUT:
+    if metric == GAP_HELDOUT and done:
         drawn += [("Smooth map", s.title, s, s.caption) for s in smoothed(frame)]
     scale = pd.concat(
         [pd.Series(dtype=float), *(places.rows["value"] for _, _, places, _ in drawn)]
@@ -270,7 +275,7 @@ def progress(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> dict[str, Any]:
     counts = Counter(map(str, runs["state"]))
     counts["pending"] += plan.to_suggest * max(1, runs["seed"].nunique())
     worked, left = folder.seconds_spent(), folder.time_left().strip(".")
-    times = [f"elapsed: {duration(worked)}"] if worked else []
+    times = [f"elapsed: {duration(worked)} in all sessions"] if worked else []
     times += [f"about {left} left"] if left else []
     times += filter(None, [hours_text(folder, plan.hours)])
     steps = {trial.run: trial.steps for trial in plan.trials}
@@ -310,11 +315,10 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tu
     if TRAIN_FLOPS in runs:
         spent = [quantity(float(runs[TRAIN_FLOPS].sum()), "FLOP")]
         if seconds := float(runs.get(TRAIN_SECONDS, pd.Series()).sum()):
-            spent.append(duration(seconds))
+            spent.append(f"{duration(seconds)} of device time")
         facts.append(("training of all runs", ", ".join(spent)))
     if plan.comparison:
-        other = f"; `match: train_flops` compares {QUESTIONS['train_flops']}"
-        facts.append(("compared", plan.comparison + other * (plan.match is None)))
+        facts.append(("compared", plan.comparison))
     return facts
 
 
@@ -327,11 +331,18 @@ def _ranked(frame: pd.DataFrame, key: str | None) -> list[tuple[str, str]]:
     return list(zip(ranked["role"], ranked["cell"]))
 
 
-def _best_run(frame: pd.DataFrame, ranked: Sequence[tuple[str, str]]) -> str:
-    """Return the first run of the best routed cell; empty before there is a result."""
-    best = next((cell for role, cell in ranked if role == "trial"), None)
-    rows = frame[(frame["role"] == "trial") & (frame["cell"] == best)]
-    return str(rows["run"].iloc[0]) if len(rows) else ""
+def _to_use(
+    frame: pd.DataFrame, found: Answer, ranked: Sequence[tuple[str, str]]
+) -> tuple[str, str]:
+    """Return the first run of the best routed cell, of dense where none is better, and a sentence;
+    empty without a result."""
+    name = found.cell or next((cell for role, cell in ranked if role == "trial"), "")
+    rows = frame[(frame["role"] == "trial") & (frame["cell"] == name)]
+    if rows.empty:
+        return "", ""
+    if found.cell and not found.better:
+        return str(rows["baseline"].iloc[0]), "No cell is better than dense. Train dense again"
+    return str(rows["run"].iloc[0]), f"Train {routed(name)}, the best cell, again"
 
 
 def _meanings(frame: pd.DataFrame) -> dict[str, str]:

@@ -16,7 +16,7 @@ from tread_lab.config.fields import dotted
 from tread_lab.config.routes import RouteSpec
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart
-from tread_lab.dashboards.tables import COSTS
+from tread_lab.dashboards.tables import COSTS, TIMES
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     DELTA,
@@ -29,6 +29,7 @@ from tread_lab.records.metric_names import (
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.sweep_folder import StoredPlan
 from tread_lab.results import cells_frame, intervals_over, result_texts, routed, with_delta
+from tread_lab.results.ranking import BUSY
 
 POINTS = 200  # of a curve; longer ones are thinned out
 NOT_SHOWN = ("seed", "execution.")  # fields of a spec that are no difference between cells
@@ -96,6 +97,8 @@ def numbers(frame: pd.DataFrame, number: int) -> list[list[str]]:
     for metric in metrics:
         column, own = delta_column(metric), result_texts(cell, metric)[0]
         compared = result_texts(cell, column)[0] if column in cell else ""
+        if compared and metric in TIMES and {*cell["disturbed"], *dense["disturbed"]} != {False}:
+            compared = BUSY
         if not own and not compared:
             continue
         value = "" if column == metric else own

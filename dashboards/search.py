@@ -18,11 +18,13 @@ from optuna.visualization import (
 
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart
-from tread_lab.records.metric_names import lower_is_better, metric_label
+from tread_lab.records.metric_names import GAP_HELDOUT, lower_is_better, metric_label
 from tread_lab.records.run_state import RunState
-from tread_lab.results import cells_frame
+from tread_lab.results import HIGH, LOW, cells_frame
+from tread_lab.results.texts import UNDECIDED, outcomes
 from tread_lab.sweep.suggest import quiet
 
+NOTHING = " Here no cell can be distinguished from dense, so the shares may be noise."
 FEWEST = 4  # measured cells, below which importances say nothing
 Draw = Callable[..., Any]
 PICTURES: tuple[tuple[str, Draw, int, str], ...] = (  # title, drawing, fewest cells, caption
@@ -83,7 +85,15 @@ def search_charts(frame: pd.DataFrame, metric: str) -> Iterator[Chart]:
             named = {} if draw is plot_param_importances else {"target_name": metric_label(metric)}
             figure = draw(study, **named)
             figure.update_layout(template="none", title=None, height=320, margin=charts.MARGIN)
-            yield Chart(title, figure, caption)
+            note = NOTHING if draw is plot_param_importances and _alike(frame) else ""
+            yield Chart(title, figure, caption + note)
+
+
+def _alike(frame: pd.DataFrame) -> bool:
+    """Return whether no cell can be distinguished from dense by its own interval."""
+    cells = cells_frame(frame)
+    low, high = (cells.get(GAP_HELDOUT + end, pd.Series(dtype=float)) for end in (LOW, HIGH))
+    return {*outcomes(low, high, 1)} <= {UNDECIDED}
 
 
 def _distribution(values: pd.Series[Any]) -> BaseDistribution:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.points import quality_metrics
@@ -26,10 +25,14 @@ from tread_lab.records.metric_names import (
     metric_label,
 )
 from tread_lab.records.run_state import SENTENCES, RunState
-from tread_lab.results import cells_frame, of_baseline, ranking_key, result_texts, routed
-from tread_lab.results.ranking import formatted, ranking
+from tread_lab.results import cells_frame, ranking_key, result_texts, routed
+from tread_lab.results.cells import over_dense
+from tread_lab.results.ranking import BUSY, formatted, ranking
 
 COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, STEP_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU)
+TIMES = (TRAIN_SECONDS, STEP_SECONDS, IMAGES_PER_S)  # of which disturbed cells have no fact
+TIMES_SIGN = "\N{MULTIPLICATION SIGN}"
+STEPS, STEP_FLOPS = "cost/steps", "cost/step_flops"
 BESIDE = 3  # metrics beside that of the ranking
 FAILURES = 200  # rows
 ADVICE = {  # kind of failure, or state -> remedy
@@ -63,7 +66,8 @@ def table(texts: pd.DataFrame, cells: Sequence[int | None] = ()) -> Table:
     """Return a frame of texts as a table; a column of numbers is sorted by what its texts say."""
     rows = [[routed(str(text)) for text in row] for row in texts.to_numpy().tolist()]
     columns = [[row[k] for row in rows] for k in range(len(texts.columns))]
-    numeric = [all(re.match(r"[+\u2212]?\d|$", text) for text in column) for column in columns]
+    number = rf"[+\u2212]?\d|$|{BUSY}"
+    numeric = [all(re.match(number, text) for text in column) for column in columns]
     sort = [[_number(text) if n else None for text, n in zip(row, numeric)] for row in rows]
     return Table(list(map(str, texts)), rows, numeric, sort, cells or [None] * len(rows))
 
@@ -79,48 +83,33 @@ def ranking_table(frame: pd.DataFrame, numbers: Mapping[tuple[str, str], int]) -
     texts = formatted(rows, key)
     if set(texts["state"]) == {RunState.COMPLETED}:
         texts = texts.drop(columns="state")
-    made = table(texts, cells)
-    values = rows[key].map(lambda x: None if pd.isna(x) else float(x))
-    at = next((k for k, head in enumerate(made.heads) if head in ("gap", key)), None)
-    if at is not None:
-        for row, value in zip(made.sort, values):
-            row[at] = value  # type: ignore[index]
-    return made
+    return table(texts, cells)
 
 
 def cost_table(frame: pd.DataFrame) -> Table | None:
-    """Return speed-ups predicted from FLOPs beside measured ones, a row for each cell.
+    """Return costs of each cell, and speed-ups of a step over dense: by FLOPs beside measured.
 
-    Both compare a step of a trial with one of its own baseline. The measured one is the ratio of
-    the median seconds; `disturbed` cells are marked, because something else ran beside them.
+    Both are ratios of means over seeds. Other work beside a disturbed cell makes its own no fact.
     """
     if not {TRAIN_FLOPS, TRAIN_SECONDS, STEP_SECONDS} <= set(frame):
         return None
     steps = frame["steps_done"].astype(float)
-    frame = frame.assign(**{"speed/flops": frame[TRAIN_FLOPS] / steps})
-    ratios = {
-        "speed/steps": steps,
-        "speed/flops": of_baseline(frame, "speed/flops") / frame["speed/flops"],
-        "speed/time": of_baseline(frame, STEP_SECONDS) / frame[STEP_SECONDS],
-    }
-    cells = cells_frame(frame.assign(**ratios))
+    frame = frame.assign(**{STEPS: steps, STEP_FLOPS: frame[TRAIN_FLOPS] / steps})
+    cells = cells_frame(frame)
     cells = cells[cells["state"] == RunState.COMPLETED]
     if cells.empty:
         return None
-    lengths = cells["speed/steps"].map("{:,.0f}".format)
-    texts = pd.DataFrame({"cell": cells["cell"].map(routed), "steps": lengths})
+    pairs = pd.MultiIndex.from_frame(cells[["role", "cell"]])
+    texts = pd.DataFrame({"cell": cells["cell"], "steps": cells[STEPS].map("{:,.0f}".format)})
     for metric in COSTS:
         if metric in cells and cells[metric].notna().any():
             texts[metric_label(metric)] = result_texts(cells, metric)
         if metric == TRAIN_FLOPS:
-            for head, column in (("FLOPs", "flops"), ("measured", "time")):
-                texts[f"speed-up, {head}"] = cells[f"speed/{column}"].map(
-                    lambda x: "" if np.isnan(x) else f"{ratio(x)}\N{MULTIPLICATION SIGN}"
-                )
-    for head in ("speed-up, measured", metric_label(TRAIN_SECONDS)):
-        if head in texts:
-            busy = cells["disturbed"] & (texts[head] != "")
-            texts[head] += np.where(busy, " (disturbed)", "")
+            for head, cost in (("FLOPs", STEP_FLOPS), ("measured", STEP_SECONDS)):
+                speeds = (1 / over_dense(frame, cost)).reindex(pairs)
+                told = [ratio(x) + TIMES_SIGN if x > 0 else "" for x in speeds]
+                texts[f"speed-up, {head}"] = told
+    texts["speed-up, measured"] = texts["speed-up, measured"].mask(cells["disturbed"], BUSY)
     return table(texts)
 
 

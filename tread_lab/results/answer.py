@@ -90,7 +90,8 @@ class Answer:
     @property
     def text(self) -> str:
         """All parts in one paragraph."""
-        return _text(self.result, self.certainty, self.cost, *self.more)
+        parts = (self.result, self.certainty, self.cost, *self.more)
+        return " ".join(_lines(*parts).splitlines())
 
 
 def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
@@ -111,14 +112,14 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
         return _no_answer(frame, missing, complete=complete)
     best, of_axes = done.iloc[0], [*_by_axis(frame)]
     first = not complete or 2 * len(done) < len(trials)
-    result = _text(
+    result = _lines(
         missing if first else "",
         *of_axes[: int(complete)],
         _finding(frame, cells, done, complete=complete),
         *_controls(lab, frame, cells, best),
         "" if first else missing,
     )
-    certainty = _text(
+    certainty = _lines(
         _paired(best),
         _rivals(lab, frame, [*done["cell"]], key) if complete and len(done) > 1 else "",
         _chosen(frame, len(done)),
@@ -132,8 +133,8 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     return Answer(result, certainty, cost, tuple(filter(None, more)), str(best["cell"]), better)
 
 
-def _text(*parts: str) -> str:
-    return " ".join(filter(None, parts))
+def _lines(*parts: str) -> str:
+    return "\n".join(filter(None, parts))
 
 
 def _missing(frame: pd.DataFrame, trials: pd.DataFrame, done: int, *, complete: bool) -> str:
@@ -206,9 +207,9 @@ def _finding(
         outcome += f" at 95% {family}"
     none = ""
     if tried > 1 and (done[ENDS[1]] > 0).all():
-        none = f"No cell is as good as {dense}: each is worse by its own interval. "
+        none = f"No cell is as good as {dense}: each is worse by its own interval.\n"
     elif tried > 1 and not (done[ENDS[2]] < 0).any():
-        none = f"No cell is better than {dense}. "
+        none = f"No cell is better than {dense}.\n"
         outcome = outcome.replace(dense, "it")
     return f"{none}{name}{lowest} {outcome}: {result}."
 
@@ -265,7 +266,7 @@ def _by_axis(frame: pd.DataFrame) -> Iterator[str]:
         texts = [f"{at} {value_text(GAP_HELDOUT, *_mean(gaps[at]))}" for at in gaps]
         over = f"95% over {len(gaps)} seeds" if len(gaps) > 1 else "one seed"
         yield (
-            f"By {axis}, {_verdict(losses[means.index], compared)}. Mean gap, averaged over the"
+            f"By {axis}, {_verdict(losses[means.index], compared)}.\nMean gap, averaged over the"
             f" other settings: {', '.join(texts)} ({over})."
         )
     if len(spans) > 1:
@@ -304,7 +305,7 @@ def _paired(best: pd.Series[Any]) -> str:
         )
     return (
         f"One seed, indicative only; use three or more. The interval is over {n} held-out images of"
-        " one pair of runs and does not cover another seed."
+        " one pair of runs: another seed can lie outside."
     )
 
 
@@ -323,8 +324,8 @@ def _chosen(frame: pd.DataFrame, cells: int) -> str:
     """Return from how many cells the best was chosen, and how many more count as tried."""
     chosen = f"The lowest of {cells} was chosen by the same numbers: its gap is optimistic."
     lost = started_cells(frame) - cells
-    too = f"{counted(lost, 'started cell')} without a result {'counts' if lost == 1 else 'count'}"
-    return _text(chosen * (cells > 1), f"{too} too." * (lost > 0))
+    too = f"Tried as well, without a result: {counted(lost, 'cell')}."
+    return _lines(chosen * (cells > 1), too * (lost > 0))
 
 
 def _average(frame: pd.DataFrame, done: pd.DataFrame) -> str:
