@@ -58,11 +58,11 @@ ENDS = [GAP_HELDOUT, GAP_HELDOUT + LOW, GAP_HELDOUT + HIGH]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a sweep answers.
+    """The answer of a sweep.
 
     Attributes:
         sentence: the finding.
-        certainty: what the finding may be trusted for, and what it may not.
+        certainty: what the finding supports, and what it does not.
         cell: the name of the best cell; empty without an answer.
     """
 
@@ -74,10 +74,10 @@ class Answer:
 def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     """Return the answer from the rows of `trials_frame`, by paired held-out loss.
 
-    Where an axis moves the baseline, cells are ranked by the loss itself.
+    If an axis changes the baseline, cells are ranked by the loss itself.
 
     Args:
-        complete: whether every trial has ended; if not, the answer says that it is provisional.
+        complete: whether every trial has ended; if not, the answer is marked provisional.
     """
     if GAP_HELDOUT not in frame:
         return _no_answer(frame, complete=complete)

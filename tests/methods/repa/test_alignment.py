@@ -183,7 +183,7 @@ def test_local_dinov2_gives_its_own_features(tmp_path: Path) -> None:
     for where, digest in ((str(tmp_path), weights_digest(tmp_path)), ("hub/id", "hub/id")):
         run = decode(RunSpec, {"model": "DiT-4x16x2/2", "repa": {"path": where}})
         assert fingerprint(run, "cpu")["weights repa dinov2-base"] == digest
-    with pytest.raises(UserError, match="width 384, not 768"):
+    with pytest.raises(UserError, match="width must be 768, got 384"):
         open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU, side=8)
 
 
