@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.curves import Curves
-from tread_lab.analysis.figures.loss_gap import StepGaps
+from tread_lab.analysis.figures.loss_gap import StepGaps, step_looks
 from tread_lab.analysis.figures.pareto import Front
 from tread_lab.analysis.figures.points import Points
 from tread_lab.analysis.figures.similarity import Similarity
@@ -27,7 +28,10 @@ from tread_lab.results import ARROW, routed
 
 BETTER_TO_WORSE = ((0.0, style.BLUE), (0.5, "#F7F7F7"), (1.0, style.ORANGE))
 LESS_TO_MORE = ((0.0, style.PURPLE), (0.5, "#F7F7F7"), (1.0, "#1B7837"))
+MARGIN = {"l": 60, "r": 20, "t": 28, "b": 52}
 BARE = {"showgrid": False, "zeroline": False}
+DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}  # matplotlib's names
+ZERO = "•"  # beside a number in a map
 MOST_ROWS = 40  # cells of a dot chart
 Numbers = Mapping[tuple[str, str], int]  # role and name of a cell -> its number on the page
 
@@ -59,37 +63,33 @@ def figure(*traces: Any, height: int = 320, **layout: Any) -> go.Figure:
     base: dict[str, Any] = {
         "template": "none",
         "height": height,
-        "margin": {"l": 60, "r": 20, "t": 28, "b": 45},
+        "margin": MARGIN,
         "hoverlabel": {"align": "left"},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "showlegend": False,
     }
-    return go.Figure([*traces], {**base, **layout})
+    drawn = go.Figure([*traces], {**base, **layout})
+    return drawn.update_yaxes(automargin=True)
 
 
-def place_map(places: Points, numbers: Numbers) -> go.Figure:
+def place_map(places: Points, numbers: Numbers, scale: pd.Series[float]) -> go.Figure:
     """Return a cell for every route, its start from above and its end from the left.
 
-    The best is outlined. A route without a number has the letter of its state.
+    The best is outlined; `map_key` says what the other marks mean.
+
+    Args:
+        scale: the values that the colours reach over.
     """
     rows = places.rows
     ends = {name: range(rows[name].min(), rows[name].max() + 1) for name in ("start", "end")}
     best = rows.loc[[places.best]] if places.best is not None else rows.iloc[:0]
     whole = {"dtick": 1, "constrain": "domain"}
     return figure(
-        _map(places, ("start", "end"), ends, numbers),
+        _map(places, ("start", "end"), ends, numbers, scale),
         height=150 + 32 * len(ends["start"]),
         xaxis={"title": "last block skipped", **whole, **BARE},
         yaxis={"title": "first block skipped", "autorange": "reversed", **whole, **BARE},
-        annotations=[
-            {
-                "x": row["end"],
-                "y": row["start"],
-                "text": style.STATE_LOOKS[row["state"]].letter,
-                "showarrow": False,
-            }
-            for _, row in rows[rows["value"].isna()].iterrows()
-        ],
+        annotations=_letters(rows, ("end", "start")),
         shapes=[_frame(*[row["end"]] * 2, *[row["start"]] * 2) for _, row in best.iterrows()],
     )
 
@@ -101,18 +101,50 @@ def two_axes(points: Points, axes: Sequence[str], numbers: Numbers) -> go.Figure
     values = {axis: [*dict.fromkeys(rows[axis])] for axis in axes}
     named = replace(points, rows=rows)
     return figure(
-        _map(named, (up, across), values, numbers),
+        _map(named, (up, across), values, numbers, rows["value"]),
         height=170 + 36 * len(values[up]),
         xaxis={"title": across, "type": "category", **BARE},
-        yaxis={"title": up, "type": "category", "automargin": True, **BARE},
+        yaxis={"title": up, "type": "category", **BARE},
+        annotations=_letters(rows, (across, up)),
     )
 
 
+def map_key(points: Points) -> str:
+    """Return what the marks in a map mean, of those that it has."""
+    rows = points.rows
+    looks = dict.fromkeys(style.STATE_LOOKS[s] for s in rows.loc[rows["value"].isna(), "state"])
+    marks = {
+        f"{ZERO}: 95% interval holds zero": bool(style.holds_zero(rows).any()),
+        "italics: no run": bool("seeds" in rows and (rows["seeds"] == 0).any()),
+        **{f"{look.letter}: {look.text}": True for look in looks},
+    }
+    told = "; ".join(mark for mark, drawn in marks.items() if drawn)
+    return f" {told[:1].upper()}{told[1:]}." if told else ""
+
+
+def _letters(rows: pd.DataFrame, axes: tuple[str, str]) -> list[dict[str, Any]]:
+    """Return the letter of its state in each cell of a map that has no number."""
+    x, y = axes
+    return [
+        {
+            "x": row[x],
+            "y": row[y],
+            "text": style.STATE_LOOKS[row["state"]].letter,
+            "showarrow": False,
+        }
+        for _, row in rows[rows["value"].isna()].iterrows()
+    ]
+
+
 def _map(
-    points: Points, axes: tuple[str, str], values: Mapping[str, Sequence[Any]], numbers: Numbers
+    points: Points,
+    axes: tuple[str, str],
+    values: Mapping[str, Sequence[Any]],
+    numbers: Numbers,
+    scale: pd.Series[float],
 ) -> Any:
     """Return a heatmap of the first point at each pair of values, up and across."""
-    power = style.power_of_ten(points.rows["value"])
+    power = style.power_of_ten(scale)
     rows = points.rows.assign(
         text=_short(points, power),
         told=texts(points),
@@ -130,12 +162,13 @@ def _map(
         z=grid("value").to_numpy(float),
         text=grid("text").fillna("").to_numpy(str),
         texttemplate="%{text}",
+        textfont={"size": 11},
         customdata=grid("number").to_numpy(object),
         hovertext=grid("told").fillna("").to_numpy(str),
         hoverinfo="text",
         xgap=2,
         ygap=2,
-        **colours(points.metric, points.rows["value"], power),
+        **colours(points.metric, scale, power),
     )
 
 
@@ -169,16 +202,19 @@ def dots(points: Points, numbers: Numbers, seeds: pd.DataFrame | None = None) ->
         *traces,
         height=90 + 22 * len(rows),
         xaxis={"title": metric_label(points.metric), "zeroline": compared},
-        yaxis={"automargin": True, "categoryorder": "array", "categoryarray": [*names[::-1]]},
+        yaxis={"categoryorder": "array", "categoryarray": [*names[::-1]]},
     )
 
 
 def lines(found: Curves, numbers: Numbers, over: str) -> go.Figure:
     """Return curves along a numeric axis, dense ones dashed, each point with its interval."""
-    traces = []
-    for k, (name, rows) in enumerate(found.curves.items()):
+    traces, some = [], found.curves
+    palette = (
+        sample_colorscale("Viridis", len(some)) if len(some) > len(style.CYCLE) else style.CYCLE
+    )
+    for k, (name, rows) in enumerate(some.items()):
         dense = bool(rows["dense"].all())
-        colour = None if dense else style.CYCLE[k % len(style.CYCLE)]
+        colour = None if dense else palette[k % len(palette)]
         own = Points(found.metric, rows[rows["value"].notna()], found.measured_as)
         line = {"dash": "dash" if dense else "solid", "color": colour}
         look = {"name": routed(name), "mode": "lines+markers", "line": line}
@@ -216,10 +252,11 @@ def _points(points: Points, numbers: Numbers, x: str, y: Any, **look: Any) -> An
 
 def training_gaps(curves: Sequence[StepGaps]) -> go.Figure:
     """Return the smoothed difference of training losses, a line for each cell."""
-    traces = [
-        go.Scatter(x=c.steps, y=c.gaps, name=routed(c.name), mode="lines", line={"width": 1.2})
-        for c in curves[:MOST_ROWS]
-    ]
+    traces = []
+    for curve, dashes, colour in step_looks(curves[:MOST_ROWS]):
+        line = {"width": 1.4, "color": colour, "dash": DASHES[dashes]}
+        look = {"name": routed(curve.name), "mode": "lines", "line": line}
+        traces.append(go.Scatter(x=curve.steps, y=curve.gaps, **look))
     axes = {"xaxis": {"title": "training step"}, "yaxis": {"title": "Δ training loss"}}
     return figure(*traces, height=340, showlegend=len(traces) < 20, **axes)
 
@@ -298,11 +335,15 @@ def texts(points: Points) -> list[str]:
 
 
 def _short(points: Points, power: int) -> list[str]:
-    """Return the numbers in a map: differences with their sign, divided by a power of ten."""
-    values = points.rows["value"].to_numpy(float) / 10.0**power
-    if is_difference(points.metric):
-        return style.signed(values)
-    return [f"{value:.4g}" if np.isfinite(value) else "" for value in values]
+    """Return the numbers in a map, divided by a power of ten, with the marks of `map_key`."""
+    rows = points.rows
+    values = rows["value"].to_numpy(float) / 10.0**power
+    if not is_difference(points.metric):
+        return [f"{value:.4g}" if np.isfinite(value) else "" for value in values]
+    undecided, guessed = style.holds_zero(rows), rows.get("seeds", pd.Series(1, rows.index)) == 0
+    facts = zip(style.signed(values), undecided, guessed)
+    marked = ((text + f" {ZERO}" * zero, guess) for text, zero, guess in facts)
+    return [f"<i>{text}</i>" if guess else text for text, guess in marked]
 
 
 def _frame(left: int, right: int, top: int, bottom: int, **line: str) -> dict[str, Any]:

@@ -180,14 +180,7 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
     axes = [axis for axis in frame.attrs["axes"] if trials[axis].nunique(dropna=False) > 1]
     unplaced = [axis for axis in axes if axis not in ("start", "end")]
     if len(axes) - len(unplaced) == 2 and not by_value:
-        for name, part in placements.panels(frame):
-            places = placements.placements(part, metric)
-            if len(places.measured) > 1:
-                title = f"Route placement: {named}" + (f", {name}" if name else "")
-                yield Chart(title, charts.place_map(places, numbers), placements.best_route(places))
-        for smooth in smoothed(frame) if metric == GAP_HELDOUT else ():
-            title = f"Smooth map: {named}" + (f", {smooth.title}" if smooth.title else "")
-            yield Chart(title, charts.place_map(smooth, numbers), smooth.caption)
+        yield from _maps(frame, metric, numbers)
     elif axes == unplaced and len(axes) == 1 and pd.api.types.is_numeric_dtype(frame[axes[0]]):
         found = curves.curves(frame if by_value else trials, column, axes[0])
         if axes[0] == curves.RATE and not by_value:
@@ -196,7 +189,7 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
             yield Chart(f"{named} along {axes[0]}", charts.lines(found, numbers, axes[0]))
     elif axes == unplaced and len(axes) == 2:
         drawn = charts.two_axes(points, axes, numbers)
-        yield Chart(f"{named} over {' and '.join(axes)}", drawn)
+        yield Chart(f"{named} over {' and '.join(axes)}", drawn, charts.map_key(points).strip())
     if len(points.measured) > 1:
         caption = "A marker is hollow where its 95% interval holds zero; a diamond is a control."
         over = f" Intervals: {points.measured_as}." if points.measured_as else ""
@@ -206,6 +199,25 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
     if ways is not None:
         found_ways = Points(delta_column(metric), ways.assign(state="completed"), "")
         yield Chart(f"Effects: {named}", charts.dots(found_ways, {}), effects.caption(ways, metric))
+
+
+def _maps(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[Chart]:
+    """Yield the map of each panel and, of the loss gap, smooth ones, in one scale of colours."""
+    parts = {name: placements.placements(p, metric) for name, p in placements.panels(frame)}
+    drawn = [
+        ("Route placement", name, places, placements.best_route(places))
+        for name, places in parts.items()
+        if len(places.measured) > 1
+    ]
+    if metric == GAP_HELDOUT:
+        drawn += [("Smooth map", s.title, s, s.caption) for s in smoothed(frame)]
+    scale = pd.concat(
+        [pd.Series(dtype=float), *(places.rows["value"] for _, _, places, _ in drawn)]
+    )
+    for kind, name, places, caption in drawn:
+        title = f"{kind}: {metric_label(metric)}" + f", {name}" * bool(name)
+        chart = charts.place_map(places, numbers, scale)
+        yield Chart(title, chart, caption + charts.map_key(places))
 
 
 def _of_value(frame: pd.DataFrame, metric: str) -> bool:
@@ -233,7 +245,8 @@ def _training(records: SweepRecords, numbers: Numbers) -> Iterator[Chart]:
         found = curves.over_training(records.training, metric)
         if len(found[over].measured):
             drawn = charts.lines(found[over], numbers, over)
-            caption = curves.training_caption(found)
+            told = f"Intervals: {found[over].measured_as}." * bool(found[over].measured_as)
+            caption = told + found[over].warning
             yield Chart(f"{metric_label(metric)} over training", drawn, caption)
     if gaps := loss_gap.gap_over_steps(records.frame, records.history):
         drawn, caption = charts.training_gaps(gaps), loss_gap.steps_caption(gaps)

@@ -49,7 +49,7 @@ def panel(
     specs = {trial.run: trial.spec for trial in plan.trials}
     first, runs = str(trials["run"].iloc[0]), [*map(str, trials["run"])]
     baselines = [*map(str, dense["run"])]
-    shown = [first, *baselines[:1]]
+    shown = [first, *(run for run in baselines[:1] if run != first)]
     matrix = common_evaluation(map(lab.run, shown), plan.planned)
     whole = [run for run in map(lab.run, shown) if (run.path / "spec.yaml").exists()]
     found = [read_similarity(run, matrix) for run in whole]
@@ -67,11 +67,14 @@ def panel(
             for m in found
             if m is not None
         ],
-        "pictures": [
-            {"name": "dense" if run in baselines else routed(str(name)), **picture}
-            for run in shown
-            for picture in pictures(lab.run(run), embed=embed)
-        ],
+        "pictures": sorted(
+            (
+                {"name": "dense" if run in baselines else routed(str(name)), **picture}
+                for run in shown
+                for picture in pictures(lab.run(run), embed=embed)
+            ),
+            key=lambda picture: picture["drawn"],
+        ),
         "differences": differences(specs[baselines[0]], specs[first]) if baselines else [],
         "runs": runs,
     }

@@ -16,6 +16,7 @@ from optuna.visualization import (
     plot_slice,
 )
 
+from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart
 from tread_lab.records.metric_names import lower_is_better, metric_label
 from tread_lab.records.run_state import RunState
@@ -81,7 +82,7 @@ def search_charts(frame: pd.DataFrame, metric: str) -> Iterator[Chart]:
                 continue
             named = {} if draw is plot_param_importances else {"target_name": metric_label(metric)}
             figure = draw(study, **named)
-            figure.update_layout(template="none", title=None, height=360)
+            figure.update_layout(template="none", title=None, height=320, margin=charts.MARGIN)
             yield Chart(title, figure, caption)
 
 

@@ -218,7 +218,8 @@ def training_metrics(frame: pd.DataFrame) -> list[str]:
     """Return the gap and the quality metrics of a sweep measured at several training steps."""
     axis = training_axis(frame)
     settings = [a for a in frame.attrs.get("axes", ()) if a in frame and a not in (axis, SPEND)]
-    groups = frame.groupby(["role", *settings], dropna=False)
+    trials = frame[frame["role"] == "trial"]
+    groups = trials.groupby(settings or ["role"], dropna=False)
     if axis not in frame or not (groups[axis].nunique() > 1).any():
         return []  # a length that matching gives each cell is no curve
     gap = [GAP_HELDOUT] if GAP_HELDOUT in frame and frame[GAP_HELDOUT].notna().any() else []

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
@@ -143,13 +144,23 @@ def draw_gap_and_quality(gap: Points, quality: Points, ax: style.Axes) -> None:
     style.name_points(ax, zip(x, y, gap.rows["route"]))
 
 
+def step_looks(curves: Sequence[StepGaps]) -> Iterator[tuple[StepGaps, str, str]]:
+    """Yield each curve with its dashes and colour.
+
+    Lines are darker for shorter routes, and those of one length have dashes of their own.
+    """
+    last, lengths = max(1, len(curves) - 1), [curve.length for curve in curves]
+    for k, curve in enumerate(curves):
+        dashes = ("-", "--", ":", "-.")[lengths[:k].count(curve.length) % 4]
+        yield curve, dashes, to_hex(style.SEQUENTIAL(0.85 * k / last))
+
+
 def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
-    """Draw one named line per cell, darker for shorter routes; zero is the baseline."""
+    """Draw one named line per cell, by `step_looks`; zero is the baseline."""
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
     ends = []
-    for k, curve in enumerate(curves):
-        colour = style.SEQUENTIAL(0.85 * k / max(1, len(curves) - 1))
-        ax.plot(curve.steps, curve.gaps, color=colour, linewidth=0.9)
+    for curve, dashes, colour in step_looks(curves):
+        ax.plot(curve.steps, curve.gaps, dashes, color=colour, linewidth=0.9)
         step, gap = curve.steps[-1], curve.gaps[-1]
         if np.isfinite(curve.half):
             ax.errorbar([step], [gap], [curve.half], color=colour)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,10 +44,15 @@ class Smoothed(Points):
     title: str = ""
 
     @property
+    def best(self) -> Any:
+        """The index of the lowest posterior mean among the routes with a run."""
+        return self.rows.loc[self.rows["seeds"] > 0, "value"].idxmin()
+
+    @property
     def caption(self) -> str:
         """The lowest cells with their probabilities, of those with a run and of those without."""
         own = self.rows[self.rows["seeds"] > 0]
-        lowest = own.sort_values("value").iloc[0]
+        lowest = own.loc[self.best]
         chances = _chances(own, "best", "{name} {chance:.0%}")
         open_ = (self.rows["seeds"] == 0) & (self.rows["best_of_all"] >= RARELY)
         guess = _chances(self.rows[open_], "best_of_all", "{name} ({chance:.0%})")

@@ -57,10 +57,23 @@ def test_rate_changes_in_equal_stages_of_exact_cost() -> None:
     assert run_label(annealed).startswith("2->8 s=0.5->0")
 
 
-@pytest.mark.parametrize(("fp32_block", "blocks"), [("j", {8, 11}), ("j+1", {9}), ("off", set())])
-def test_fp32_blocks_follow_the_ends_of_routes(fp32_block: str, blocks: set[int]) -> None:
-    tree = {"model": "DiT-S/2", "routes": ["2->8", "10->11"], "fp32_block": fp32_block}
-    assert decode(RunSpec, tree).fp32_blocks == blocks  # there is no block 12 behind the last
+@pytest.mark.parametrize(
+    ("fp32_block", "blocks", "by"),
+    [
+        ("j", {8, 11}, "fused"),
+        ("j+1", {9}, "fused"),
+        ("j+1/math", {9}, "math"),
+        ("off", set(), "fused"),
+    ],
+)
+def test_fp32_blocks_follow_the_ends_of_routes(fp32_block: str, blocks: set[int], by: str) -> None:
+    tree = {"model": "DiT-S/2", "routes": ["2->8 by rows", "10->11 by rows"]}
+    tree["fp32_block"] = fp32_block
+    run = decode(RunSpec, tree)
+    assert run.fp32_blocks == blocks  # there is no block 12 behind the last
+    assert run.fp32_attention == by
+    scanning = decode(RunSpec, {**tree, "model": "RWKV-12x384/2"})  # it has no attention
+    assert scanning.fp32_blocks == blocks and scanning.fp32_attention == "fused"
 
 
 def test_aligned_block_follows_the_depth() -> None:

@@ -32,7 +32,7 @@ MODELS = {
     "mamba": {"backbone": "mamba", "depth": 4, "width": 32, "patch": 1, "state": 4},
 }
 PARTS = {"att": "norm1", "attn": "norm1", "mixer": "norm", "mlp": "norm2", "ffn": "norm2"}
-SELECTIONS = ("random", "rows", "structured", "bernoulli")
+SELECTIONS = ("random", "rows", "structured", "bernoulli", "importance")
 PAIRS = [
     (model, selection)
     for model in MODELS

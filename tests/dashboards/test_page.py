@@ -53,7 +53,7 @@ def test_a_sweep_without_results_shows_losses(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(states=states, history=True, specs=True))
     found = contents(lab, "placement")
     assert [chart.title for chart in found["charts"]] == ["Training loss"]
-    assert found["ranking"] is None and "no answer yet" in found["answer"].sentence.lower()
+    assert found["ranking"] is None and "no answer yet" in found["answer"].result
 
 
 def test_a_search_has_optunas_pictures(paper_lab: Lab) -> None:

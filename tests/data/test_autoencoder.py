@@ -12,7 +12,7 @@ from tests.data.conftest import opened
 from tests.stand_ins import SCALE, write_autoencoder
 from tread_lab.config import UserError
 from tread_lab.data import autoencoder
-from tread_lab.data.autoencoder import VARIABLE, Encoder, levels
+from tread_lab.data.autoencoder import VARIABLE, Encoder, images_at_once, levels
 from tread_lab.data.source import image_shape
 
 
@@ -22,6 +22,19 @@ def test_levels_are_nearest_and_clamped() -> None:
     steps = torch.arange(256)
     assert torch.equal(levels((steps + 0.49) / 127.5 - 1), steps.to(torch.uint8))
     assert torch.equal(levels((steps - 0.49) / 127.5 - 1), steps.to(torch.uint8))
+
+
+@pytest.mark.parametrize(
+    ("free", "cached", "images"), [(100, 0, 64), (20, 0, 32), (3, 2, 8), (0.3, 0, 1), (0, 0, 1)]
+)
+def test_decoding_fits_free_memory(
+    free: float, cached: float, images: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In GiB; 64 images of 256x256 take 16."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (int(free * 2**30), 2**37))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: int(cached * 2**30))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 0)
+    assert images_at_once(torch.device("cuda"), 256**2) == images
 
 
 def test_range_decides_fed_and_decoded_pixels(

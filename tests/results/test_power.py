@@ -14,7 +14,7 @@ from tests.synthetic import small, write_sweep
 from tread_lab.cli.show_plan import STATED, deviations
 from tread_lab.records.lab import Lab
 from tread_lab.results import trials_frame
-from tread_lab.results.answer import PROVISIONAL, answer
+from tread_lab.results.answer import answer
 from tread_lab.results.cells import deviation_of
 from tread_lab.results.intervals import smallest_gap
 
@@ -52,21 +52,15 @@ def test_answer_calls_cells_within_the_margin_equivalent(seeds_frame: pd.DataFra
     frame["gap/heldout"] = np.where(trial, 0.001 * apart, np.nan)
     frame.loc[trial & (frame["cell"] != routes[0]), "gap/heldout"] += 0.01
     frame.attrs["margin"] = 0.008
-    sentence = answer(lab, frame).sentence
-    assert f"Equivalent to dense within 0.008 {TESTS}: " in sentence
-    named = sentence.partition(f"{TESTS}: ")[2].partition(".")[0]
+    said = answer(lab, frame).text
+    assert f"Equivalent to dense within 0.008 {TESTS}: " in said
+    named = said.partition(f"{TESTS}: ")[2].partition(".")[0]
     assert routes[0].replace("->", "→").startswith(named.partition(".")[0])
     frame.attrs["margin"] = 1e-6
-    assert f"{TESTS}: no cell." in answer(lab, frame).sentence
+    assert f"{TESTS}: no cell." in answer(lab, frame).text
     frame.attrs["margin"] = None
-    assert "Equivalent" not in answer(lab, frame).sentence
+    assert "Equivalent" not in answer(lab, frame).text
+    assert "with 80% power; the best of many needs more." in answer(lab, frame).text
 
 
 TESTS = "(two one-sided tests at 5%, each cell by itself)"
-
-
-def test_answer_before_the_end_names_no_best_cell(seeds_frame: pd.DataFrame) -> None:
-    found = answer(Lab(Path("unused")), seeds_frame, complete=False)
-    assert found.certainty.startswith(PROVISIONAL)
-    assert "as the lowest of" not in found.sentence and "At 95% for all pairs" not in found.sentence
-    assert "with 80% power; the best of many needs more." in found.certainty

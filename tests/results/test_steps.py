@@ -98,7 +98,7 @@ def test_matched_runs_also_compare_equal_steps(tmp_path: Path) -> None:
     assert at_six["heldout/loss"].iloc[1] != at_end["heldout/loss"].iloc[1]
     assert "step" not in SweepReader.of(lab, "matched").training(), "two questions are no curve"
     shown = contents(lab, "matched")
-    assert "dense run at equal training FLOPs" in shown["answer"].sentence
+    assert "dense run at equal training FLOPs" in shown["answer"].result
     questions = {chart.question for chart in shown["charts"]}
     assert questions == {"at equal training FLOPs", "at equal steps"}
 

@@ -178,12 +178,12 @@ def of_page(lab: Lab, name: str, key: str) -> Shown:
     for cell, *texts in found["cost"].rows if found["cost"] else ():
         for head, text in zip(found["cost"].heads[1:], texts):
             if head in named:
-                yield cell, named[head], text.removesuffix(" (disturbed)")
+                yield cell, named[head], text
     said, number = (
         found["answer"],
         r"([^\s;]+?(?: ± [^\s;]+?)?)(?: \(95% over (.+?)\))?[.;]?(?: |$)",
     )
-    gap = re.search(f", a gap of {number}", plain(said.sentence))
+    gap = re.search(f", a gap of {number}", plain(said.result))
     if not said.cell or gap is None:
         return
     yield said.cell, GAP_HELDOUT, gap[1]

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.config import RouteSpec, decode
-from tread_lab.routing import BatchRoute, draw_routing, select
+from tread_lab.config import RouteSpec, UserError, decode
+from tread_lab.routing import BatchRoute, draw_routing, run_blocks, select
 from tread_lab.routing.select import dense_routing
 
 EXACT = ("random", "rows", "structured")
@@ -170,3 +170,29 @@ def test_placement_does_not_change_who_is_routed() -> None:
     there = draw_routing((route("random", start=5, end=9),), (4, N), 3, 17)
     assert here and there
     assert torch.equal(here[0].keep_BK, there[0].keep_BK)
+
+
+@pytest.mark.parametrize("l1", [-1.0, -0.5, 0.25, 1.0])
+def test_importance_keeps_what_the_first_code_keeps(l1: float) -> None:
+    """Its `l1_reg` keeps the lowest of (1 - w) v + w m, with 1 - m where `inverse`; v is 1 - u."""
+    x_BND, u_BN = draws.normal((6, N, 8), "tokens"), rank(6)
+    m_BN = x_BND.abs().sum(dim=-1)
+    low, high = m_BN.min(dim=1, keepdim=True)[0], m_BN.max(dim=1, keepdim=True)[0]
+    m_BN = (m_BN - low) / (high - low + 1e-8)
+    score_BN = (1 - abs(l1)) * (1 - u_BN) + abs(l1) * (m_BN if l1 < 0 else 1 - m_BN)
+    previous = torch.zeros(6, N, dtype=torch.bool)
+    for rate in (0.25, 0.5, 0.75):
+        spec = decode(RouteSpec, {**vars(route("importance", rate, 0, 0)), "l1": l1})
+        leg = select(spec, u_BN)
+        run_blocks([lambda x_BKD, *_: 2 * x_BKD], x_BND, torch.zeros(6, 8), routing=(leg,))
+        expected_BK = score_BN.argsort(dim=1)[:, : N - spec.routed(N)].sort(dim=1).values
+        assert torch.equal(leg.keep_BK, expected_BK)
+        assert (routed(leg) | ~previous).all()
+        previous = routed(leg)
+
+
+def test_importance_of_zero_is_a_random_route() -> None:
+    by_norm = {"start": 2, "end": 8, "selection": "importance"}
+    assert decode(RouteSpec, {**by_norm, "l1": 0}) == route("random")
+    with pytest.raises(UserError, match="importance, got"):
+        decode(RouteSpec, {**by_norm, "selection": "rows", "l1": 0.5})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tread_lab.train.precision import (
     arithmetic,
     autocast,
     compile_blocks,
+    compile_for,
     has_compiler,
 )
 from tread_lab.train.trainer import Trainer
@@ -80,7 +82,8 @@ def test_backbone_compiles_without_a_break(
     model: str, bypass: str, precision: str, graphs: int
 ) -> None:
     routes = {"route": ["1->2 by rows"], "mask": ["0->B-1"], "sprint": ["1->2"]}[bypass]
-    run = spec(model, routes, precision=precision, bypass={"kind": bypass})
+    changes = {"bypass": {"kind": bypass}, "fp32_block": "j+1/math"}
+    run = spec(model, routes, precision=precision, **changes)
     network, counter = build_network(run), counting()
     names = list(network.state_dict())
     compile_blocks(network, backend=counter)
@@ -110,18 +113,24 @@ def test_inductor_equals_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("missing", ["compiler", "headers"])
 def test_compiled_blocks_need_a_compiler(
-    monkeypatch: pytest.MonkeyPatch,
+    missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     runs = [spec(execution={"compile": asked}) for asked in ("auto", "blocks")]
     gpu = Devices((DeviceFacts("cuda", "H100", ("bf16",)),))
     assert arithmetic(runs[0], "cuda") == INDUCTOR and preflight([Task(runs[0])], gpu) == []
-    monkeypatch.setenv("CC", "/no/compiler")
+    if missing == "compiler":
+        monkeypatch.setenv("CC", "/no/compiler")
+    else:
+        monkeypatch.setattr(sysconfig, "get_path", lambda *names: str(tmp_path))
     has_compiler.cache_clear()
     try:
         assert arithmetic(runs[0], "cuda") == EAGER
         assert preflight([Task(runs[0])], gpu) == []
         with pytest.raises(UserError, match=r"^execution.compile: must be auto or none"):
             preflight([Task(runs[1])], gpu)
+        with pytest.warns(UserWarning, match=r"^execution.compile: blocks run eagerly without"):
+            compile_for(runs[0], build_network(runs[0]), torch.device("cuda"))
     finally:
         has_compiler.cache_clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.train.runs import CPU, measured_on_a_gpu, small_run
 from tread_lab.config import RunSpec, UserError, decode
 from tread_lab.cost.training import cost
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.train.device import check_memory, cost_on
+from tread_lab.train.device import check_memory, cost_on, pick
 from tread_lab.train.precision import compile_blocks
 from tread_lab.train.trainer import Trainer, train
 
@@ -26,6 +27,19 @@ def test_deterministic_run_refuses_other_kernels(tmp_path: Path) -> None:
         for _ in train(spec, RunFolder(tmp_path / str(asked)), CPU):
             seen.append(torch.are_deterministic_algorithms_enabled())
     assert seen == [True] * 6 + [False] * 6
+
+
+@pytest.mark.parametrize("theirs", [None, "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_gpu_memory_expands_unless_told_otherwise(
+    theirs: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {} if theirs is None else {theirs: "max_split_size_mb:512"}
+    monkeypatch.setattr(os, "environ", dict(environment))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert pick("cuda") == torch.device("cuda", 0)
+    own = {} if theirs else {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    assert {k: v for k, v in os.environ.items() if "ALLOC" in k} == environment | own
 
 
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 32, "classes": 1000}

@@ -8,6 +8,7 @@ from torch import nn
 
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.mamba import DiffusionMamba
+from tread_lab.backbones.parts import Attention
 from tread_lab.backbones.rwkv import DiffusionRWKV
 from tread_lab.config import model
 from tread_lab.config.errors import lookup
@@ -38,5 +39,9 @@ def build_backbone(spec: RunSpec, **more: Any) -> nn.Module:
     shape["out_channels"] = data.channels * outputs(spec.process)
     if isinstance(spec.bypass, RouteBypass):
         more = {"re_enter": Return(spec.bypass.re_entry), **more}
-    network = lookup(BACKBONES, spec.model.backbone, "model.backbone")
-    return network(spec.model, **shape, fp32_blocks=spec.fp32_blocks, **more)
+    kind = lookup(BACKBONES, spec.model.backbone, "model.backbone")
+    network = kind(spec.model, **shape, fp32_blocks=spec.fp32_blocks, **more)
+    for part in (part for l in spec.fp32_blocks for part in network.blocks[l].modules()):
+        if isinstance(part, Attention):
+            part.by = spec.fp32_attention
+    return network

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tread_lab.config.errors import lookup
 from tread_lab.config.model import ModelSpec
@@ -75,6 +77,9 @@ class Attention(nn.Module):
     Args:
         qk_norm: normalize queries and keys per head (`q_norm`, `k_norm`) by `norm`.
         bias: added to the attention logits, given the places of the tokens.
+
+    Attributes:
+        by: kernel, see `attend`; `bf16` rounds queries, keys and values first.
     """
 
     def __init__(
@@ -93,6 +98,7 @@ class Attention(nn.Module):
         self.q_norm = build_norm(norm, width // heads, affine=True) if qk_norm else nn.Identity()
         self.k_norm = build_norm(norm, width // heads, affine=True) if qk_norm else nn.Identity()
         self.bias = bias
+        self.by = "fused"
 
     def forward(
         self, x_BND: Tensor, positions_BNP: Tensor | None = None, real_BN: Tensor | None = None
@@ -106,14 +112,47 @@ class Attention(nn.Module):
         parts = self.qkv(x_BND).chunk(3, dim=2)
         q, k, v = (part.view(B, N, self.heads, D // self.heads).transpose(1, 2) for part in parts)
         q, k = self.q_norm(q), self.k_norm(k)
+        dtype = torch.bfloat16 if self.by == "bf16" else v.dtype
         seen = None if real_BN is None else real_BN[:, None, None]
         if self.bias is not None:
             assert positions_BNP is not None
-            seen = self.bias(positions_BNP, seen).to(v.dtype)
+            seen = self.bias(positions_BNP, seen).to(dtype)
         elif positions_BNP is not None:
             q, k = rotate(q, positions_BNP), rotate(k, positions_BNP)
-        out_BHNd = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, attn_mask=seen)
+        out_BHNd = attend(q.to(dtype), k.to(dtype), v.to(dtype), seen, by=self.by).to(v.dtype)
         return self.proj(out_BHNd.transpose(1, 2).reshape(B, N, D))
+
+
+def attend(
+    q_BHNd: Tensor,
+    k_BHNd: Tensor,
+    v_BHNd: Tensor,
+    seen: Tensor | None = None,
+    *,
+    by: str = "fused",
+    product: Callable[..., Any] = F.scaled_dot_product_attention,
+) -> Any:
+    """Return softmax(q k^T / sqrt(d)) v, in which `seen` is a mask or a bias.
+
+    A GPU computes it with a mask by the memory-efficient kernel: cuDNN's has failed on such graphs.
+
+    Args:
+        by: `math` keeps all weights in memory and makes products as torch multiplies fp32 matrices,
+            in tf32 where that is allowed; so does `flex`, fused, in a compiled block on a GPU
+            without a mask, and is `math` elsewhere. Others are torch's choice.
+        product: of torch; another one looks at its choice.
+    """
+    if by == "flex" and seen is None and v_BHNd.is_cuda and torch.compiler.is_compiling():
+        from torch.nn.attention.flex_attention import flex_attention  # a second of imports
+
+        return flex_attention(q_BHNd, k_BHNd, v_BHNd)
+    kernels = [SDPBackend.MATH] if by in ("math", "flex") else []
+    if seen is not None and v_BHNd.is_cuda and not kernels:
+        kernels = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    if not kernels:
+        return product(q_BHNd, k_BHNd, v_BHNd, attn_mask=seen)
+    with sdpa_kernel(kernels):
+        return product(q_BHNd, k_BHNd, v_BHNd, attn_mask=seen)
 
 
 class Mlp(nn.Module):

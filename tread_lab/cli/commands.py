@@ -23,6 +23,7 @@ from tread_lab.cli.options import (
     SweepFile,
     SweepName,
     Tracker,
+    routed,
     run_spec,
 )
 from tread_lab.config.errors import UserError
@@ -230,8 +231,8 @@ def cost(
     of_model = "lightning_xl1_imagenet256" if lightning else "b2_imagenet256"
     name = experiment or (of_model if model else "tiny")
     named_model = [f"model={model}"] if model else []
-    loaded = with_whole_parents(load_experiment(name, [*overrides, *named_model]), Lab.at())
-    spec = run_spec(loaded, route, rate)
+    written = routed(route, [*overrides, *named_model])
+    spec = run_spec(with_whole_parents(load_experiment(name, written), Lab.at()), rate)
     if as_json:
         print(json.dumps(report(spec), indent=1))
     else:

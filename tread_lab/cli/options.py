@@ -124,17 +124,21 @@ def _typed(hint: Any) -> dict[str, Any]:
     return {"type": read[hint]} if hint in read else {}
 
 
-def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float | None) -> RunSpec:
-    """Return the run of an experiment with other routes.
+def routed(routes: Sequence[str] | None, overrides: Sequence[str]) -> list[str]:
+    """Return overrides after the routes that `--route` names, so that they may change the first."""
+    return [f"routes=[{', '.join(routes)}]", *overrides] if routes else [*overrides]
+
+
+def run_spec(experiment: Experiment, rate: float | None) -> RunSpec:
+    """Return the run of an experiment.
 
     Args:
-        routes: routes such as `2->B-4`; `None` keeps those of the experiment.
         rate: the selection rate of every route; `None` keeps each route's own.
 
     Raises:
         UserError: the rate is outside [0, 1), or a rate is given and the run has no route.
     """
-    tree = {**experiment.run, "routes": routes} if routes else dict(experiment.run)
+    tree = dict(experiment.run)
     if rate is None:
         return run_of(tree)
     if not 0 <= rate < 1:

@@ -26,6 +26,7 @@ from tread_lab.cli.options import (
     Routes,
     Threads,
     check_device,
+    routed,
     run_spec,
 )
 from tread_lab.cli.progress import tasks_progress, with_progress
@@ -84,8 +85,8 @@ def train(
     check_device(device)
     worker = WorkerInfo(hang_timeout=hang_timeout, processes=together(gpus, processes, device))
     runner = InlineRunner(device=device, threads=threads, worker=worker)
-    lab, loaded = Lab.at(root), load_experiment(experiment, overrides)
-    spec = run_spec(with_whole_parents(loaded, lab), route, rate)
+    lab, loaded = Lab.at(root), load_experiment(experiment, routed(route, overrides))
+    spec = run_spec(with_whole_parents(loaded, lab), rate)
     spec = DataDigests(lab, say).named(spec)
     evaluations = decode_evaluations(loaded.evaluate, loaded.usual)
     task = Task(spec, evaluations, loaded.usual.with_probes(evaluations))

@@ -209,7 +209,7 @@ def ancestors(spec: OneSpec) -> Iterator[tuple[str, OneSpec]]:
 
 def _settings(cell: Mapping[str, Any]) -> list[str]:
     """Return `precision=fp32` for every axis but the route's; equal short names are in full."""
-    axes = [axis for axis in cell if axis not in ROUTE_AXES and axis != "selection"]
+    axes = [axis for axis in cell if axis not in (*ROUTE_AXES, "selection", "l1")]
     short = {axis: axis.rpartition(".")[2] for axis in axes}
     count = Counter(short.values())
     names = {axis: name if count[name] == 1 else axis for axis, name in short.items()}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from tread_lab.config.decode import Rate, settle
+from tread_lab.config.decode import Rate, settle, within
 from tread_lab.config.errors import UserError, placed, shown, suggest
 from tread_lab.config.registry import Registry, SystemSpec, Variants
 from tread_lab.config.units import short
@@ -141,6 +141,7 @@ SELECTIONS = Registry(
         "rows": Selection(unit=lambda side: side, keeps_order=True),
         "structured": Selection(side=2),
         "bernoulli": Selection(),
+        "importance": Selection(),
     },
 )
 
@@ -162,7 +163,11 @@ class RouteSpec:
             of the token grid (scans need them), equally many tokens of every 2 x 2 window
             (`structured`, SPRINT's: 1 of 4 stays at .75, 2 at .5; at a rate that is no quarter
             windows differ by one token), or each token with probability s (`bernoulli`, as SG's
-            text has it: numbers vary).
+            text has it: numbers vary). `importance` mixes the draw with the tokens' L1 norms.
+        l1: w in [-1, 1] of `importance`: tokens of lowest (1 - |w|) u + |w| m are routed, u being
+            uniform and m the L1 norm of a token as it enters the route, scaled to [0, 1] within its
+            sample; w < 0 has 1 - m. A positive w keeps large norms, a negative one small norms: the
+            first code's `l1_reg` is -w. 0 is `random`.
     """
 
     start: Position
@@ -170,10 +175,16 @@ class RouteSpec:
     rate: Rate = 0.5
     rate_end: Rate | None = None
     selection: Annotated[str, SELECTIONS] = "random"
+    l1: Annotated[float, within("[-1, 1]")] = 1.0
 
     def __post_init__(self) -> None:
         if self.rate_end == self.rate:
             settle(self, rate_end=None)
+        if self.selection == "importance" and self.l1 == 0:
+            settle(self, selection="random", l1=RouteSpec.l1)
+        if self.selection != "importance" and self.l1 != RouteSpec.l1:
+            got = f"got {self.l1:g} with {self.selection}"
+            raise UserError(f"l1: must have selection importance, {got}. Try leaving out l1.")
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
@@ -232,7 +243,8 @@ class RouteSpec:
     @property
     def in_full(self) -> str:
         """Return `2->8 by rows`; the default selection is omitted."""
-        return f"{self}{'' if self.selection == 'random' else f' by {self.selection}'}"
+        l1 = "" if self.l1 == RouteSpec.l1 else f" l1={short(self.l1)}"
+        return f"{self}{'' if self.selection == 'random' else f' by {self.selection}{l1}'}"
 
 
 def block_index(position: Position, depth: int) -> int:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from tread_lab.config.data import DataSpec
 from tread_lab.config.decode import Natural, settle, unhashed
-from tread_lab.config.errors import UserError
-from tread_lab.config.model import ModelSpec
+from tread_lab.config.errors import UserError, lookup
+from tread_lab.config.model import BACKBONES, ModelSpec
 from tread_lab.config.recipe import (
     LOSSES,
     EDMSpec,
@@ -87,7 +87,10 @@ class RunSpec:
             the inputs of matrix products, `fp16` scales the loss and skips steps that overflow.
         fp32_block: block near the end j of a route kept in fp32 under bf16 and fp16: `j` in the
             paper, `j+1` in the official code. On a GPU it uses tf32 products, like the official
-            code. `off` without routes, in fp32 and in tf32.
+            code. Attention uses torch's kernel, memory-efficient and slow on a GPU; `/math` uses
+            tf32 products, `/flex` the same in a fused kernel of compiled blocks, and `/bf16` rounds
+            queries, keys and values to bf16, unlike the official code. `off` without routes, in
+            fp32 and in tf32.
         seed: determines every random draw, together with step and sample.
     """
 
@@ -105,7 +108,7 @@ class RunSpec:
     init_from: InitSpec | None = None
     train: TrainSpec = field(default_factory=TrainSpec)
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = "bf16"
-    fp32_block: Literal["off", "j", "j+1"] = "j+1"
+    fp32_block: Literal["off", "j", "j+1", "j+1/math", "j+1/flex", "j+1/bf16"] = "j+1"
     seed: Natural = 0
     captions: Annotated[ConditionSpec | None, Variants("captions")] = None
 
@@ -137,9 +140,12 @@ class RunSpec:
             resolved = {"routes": (), "routes_from": 0, "routes_until": None, "fp32_block": "off"}
             loss = self.loss if self.loss.dense else PlainLoss()
             return {**resolved, "bypass": RouteBypass(), "loss": loss}
-        exact = {"fp32_block": "off"} if self.precision in _EXACT else {}
+        attends = "heads" in lookup(BACKBONES, self.model.backbone, "model.backbone").options
+        block = self.fp32_block if attends else self.fp32_block.partition("/")[0]
         until = last if last < steps else None
-        return {"routes": routes, "routes_from": first, "routes_until": until, **exact}
+        block = "off" if self.precision in _EXACT else block
+        resolved = {"routes": routes, "routes_from": first, "routes_until": until}
+        return {**resolved, "fp32_block": block}
 
     @property
     def systems(self) -> dict[str, SystemSpec]:
@@ -171,9 +177,14 @@ class RunSpec:
     @property
     def fp32_blocks(self) -> frozenset[int]:
         """The blocks around the end j of every route that stay in fp32."""
-        after = _FP32_AFTER[self.fp32_block]
+        after = _FP32_AFTER[self.fp32_block.partition("/")[0]]
         blocks = (route.blocks[-1] + offset for route in self.routes for offset in after)
         return frozenset(block for block in blocks if block < self.model.depth)
+
+    @property
+    def fp32_attention(self) -> str:
+        """What makes the attention of these blocks: `fused` is torch's choice."""
+        return self.fp32_block.partition("/")[2] or "fused"
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:

@@ -22,8 +22,9 @@ from tread_lab.data.content import hashed, sha256
 from tread_lab.records.durable import read_json
 
 VARIABLE = "TREAD_LAB_AUTOENCODER"
-# Pixels of the images of one decoding call: 8 of 256x256 on a CPU (2 GB), 64 on a GPU.
+# Most pixels of the images of one decoding call: 8 of 256x256 on a CPU (2 GB), 64 on a GPU.
 AT_ONCE = {"cpu": 8 * 256**2, "cuda": 64 * 256**2}
+PIXEL_BYTES = 4096  # that a GPU has in use for each of them
 # Products of the decoder on a type of device, as provenance says (fp32 without). tf32 moves a pixel
 # by one level at most, bf16 moved some by 15.
 DECODING = {"cuda": "tf32"}
@@ -85,7 +86,7 @@ class Autoencoder:
             found = f"decodes {channels} channels, the data have {x_BCHW.shape[1]}"
             raise UserError(f"autoencoder {self._where!r} {found}")
         pixels = x_BCHW[0, 0].numel() * _zoom(model.config) ** 2
-        size = max(1, AT_ONCE.get(x_BCHW.device.type, AT_ONCE["cpu"]) // pixels)
+        size = images_at_once(x_BCHW.device, pixels)
         for z_BCHW in torch.split(x_BCHW.float() / (self._scale or 1.0), size):
             yield model.decode(z_BCHW).sample
 
@@ -98,6 +99,21 @@ class Autoencoder:
                 f"{self._where!r}, got {self._scale:g}",
                 stacklevel=3,
             )
+
+
+def images_at_once(device: torch.device, pixels: int) -> int:
+    """Return how many images of so many pixels are decoded in a call.
+
+    On a GPU they take at most half of the memory that is free now, whoever has the rest; they are a
+    power of two, so that a compiler meets few sizes.
+    """
+    most = AT_ONCE.get(device.type, AT_ONCE["cpu"]) // pixels
+    if device.type == "cuda":
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        free = torch.cuda.mem_get_info(device)[0] + cached
+        most = min(most, free // (2 * PIXEL_BYTES * pixels))
+        most = 1 << max(0, most.bit_length() - 1)
+    return max(1, most)
 
 
 class Encoder:

@@ -114,9 +114,12 @@ def _together(
 
 
 def _joined(routes: Sequence[BatchRoute]) -> BatchRoute:
-    real = [route.real_BK for route in routes if route.real_BK is not None]
-    keep_BK = torch.cat([route.keep_BK for route in routes])
-    return replace(routes[0], keep_BK=keep_BK, real_BK=torch.cat(real) if real else None)
+    """Return one route of several batches in a row; which tensors it has is the same for all."""
+    first = vars(routes[0])
+    names = [name for name, x in first.items() if isinstance(x, Tensor)]
+    return replace(
+        routes[0], **{name: torch.cat([vars(route)[name] for route in routes]) for name in names}
+    )
 
 
 def _shapes(routing: Routing | None) -> tuple[object, ...]:

@@ -77,7 +77,7 @@ def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) ->
 
     transformers.utils.logging.disable_progress_bar()
     made, local = getattr(transformers, kind), isinstance(where, Path)
-    if is_network := not kind.endswith("Tokenizer"):
+    if is_network := not kind.endswith(("Tokenizer", "Processor")):
         options["output_loading_info"] = True
     try:
         loaded = made.from_pretrained(where, local_files_only=local, **options)

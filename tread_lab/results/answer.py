@@ -1,4 +1,4 @@
-"""The answer of a sweep and its certainty: best cell, rivals, and what the interval holds for."""
+"""The answer of a sweep in three parts, result, certainty and cost, and what else was found."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from tread_lab.config.labels import without_axis
-from tread_lab.config.units import counted
+from tread_lab.config.sweep import QUESTIONS
+from tread_lab.config.units import counted, ratio
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, delta_column
+from tread_lab.records.metric_names import (
+    DEVICE_HOURS,
+    GAP_HELDOUT,
+    HELDOUT_LOSS,
+    TRAIN_FLOPS,
+    delta_column,
+    value_text,
+)
 from tread_lab.records.run_state import RunState
 from tread_lab.results.cells import (
     COUNT,
@@ -25,15 +33,18 @@ from tread_lab.results.cells import (
     cells_frame,
     deviation_of,
     other_axes,
+    over_dense,
 )
-from tread_lab.results.intervals import CONFIDENCE, smallest_gap, t_interval
+from tread_lab.results.intervals import CONFIDENCE, smallest_gap, t_interval, worse_over_seeds
 from tread_lab.results.ranking import (
     better_than_dense,
     lead,
     ranked_cells,
     ranking_key,
+    scales_loss,
     started_cells,
     tied_with_best,
+    training_price,
 )
 from tread_lab.results.texts import (
     interval_text,
@@ -46,13 +57,13 @@ from tread_lab.results.texts import (
     routed,
 )
 
-MOST_EFFECTS = 3  # of axes that the answer names
+NAMED = 2  # cells without a result of one state that are named with their reasons
+FEWER = 0.99  # share of dense's FLOPs, above which dense itself shows what they reach
 ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
-PROVISIONAL = (
-    "Provisional: the sweep has not finished, and no cell is called better as the lowest of many"
-    " yet. An interval is of a cell whose seeds have all ended. An early look leaves it valid if"
-    " the number of seeds was fixed before."
-)
+REMEDIES = {
+    RunState.DIVERGED: "Try a lower train.lr.",
+    RunState.FAILED: "Rerun failed cells with --retry-failed.",
+}
 ENDS = [GAP_HELDOUT, GAP_HELDOUT + LOW, GAP_HELDOUT + HIGH]
 
 
@@ -61,14 +72,25 @@ class Answer:
     """The answer of a sweep.
 
     Attributes:
-        sentence: the finding.
-        certainty: what the finding supports, and what it does not.
+        result: the finding: of the first axis beside the route's, and of the best cell.
+        certainty: over how many seeds, which cells are tied, of how many the best was chosen.
+        cost: of the best cell beside dense.
+        more: further findings, a sentence or two each.
         cell: the name of the best cell; empty without an answer.
+        better: whether the interval of that cell shows it to be better than dense.
     """
 
-    sentence: str
-    certainty: str
+    result: str
+    certainty: str = ""
+    cost: str = ""
+    more: tuple[str, ...] = ()
     cell: str = ""
+    better: bool = False
+
+    @property
+    def text(self) -> str:
+        """All parts in one paragraph."""
+        return _text(self.result, self.certainty, self.cost, *self.more)
 
 
 def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
@@ -79,89 +101,116 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     Args:
         complete: whether every trial has ended; if not, the answer is marked provisional.
     """
-    if GAP_HELDOUT not in frame:
-        return _no_answer(frame, complete=complete)
     key = HELDOUT_LOSS if ranking_key(frame) == HELDOUT_LOSS else GAP_HELDOUT
-    cells = ranked_cells(frame, key)
-    trials = (cells["role"] == "trial") & (cells["state"] == RunState.COMPLETED)
-    done = cells[trials & cells[GAP_HELDOUT].notna()]
+    cells = ranked_cells(frame, key if GAP_HELDOUT in frame else None)
+    trials = cells[cells["role"] == "trial"]
+    done = trials[trials["state"] == RunState.COMPLETED]
+    done = done[done[GAP_HELDOUT].notna()] if GAP_HELDOUT in frame else done.iloc[:0]
+    missing = _missing(frame, trials, len(done), complete=complete)
     if done.empty:
-        return _no_answer(frame, complete=complete)
-    best, name = done.iloc[0], str(done["cell"].iloc[0])
-    tied = tied_with_best(lab, frame, list(done["cell"]), key)
-    of_seeds = best[GAP_HELDOUT + UNIT] == "seeds"
-    started, noun = started_cells(frame), "cell" if of_seeds else "run"
-    n = int(best[GAP_HELDOUT + COUNT])
-    certainty = _certainty(n, started, of_seeds=of_seeds)
-    deviation = deviation_of(frame)
-    if of_seeds and deviation > ROUNDING * abs(float(best[GAP_HELDOUT])):
-        certainty += f" {_power(deviation, n)}"
-    if not complete:
-        certainty = f"{PROVISIONAL} {certainty}"
-    moved = "Baselines differ between cells, which are ranked by held-out loss."
-    parts = (
-        moved if key == HELDOUT_LOSS else "",
-        _finding(frame, cells, best, done, noun, complete=complete),
-        _average(frame, done) if of_seeds and len(done) > 2 else "",
+        return _no_answer(frame, missing, complete=complete)
+    best, of_axes = done.iloc[0], [*_by_axis(frame)]
+    first = not complete or 2 * len(done) < len(trials)
+    result = _text(
+        missing if first else "",
+        *of_axes[: int(complete)],
+        _finding(frame, cells, done, complete=complete),
         *_controls(lab, frame, cells, best),
-        _rivals(name, tied, len(done), started, noun) if complete else "",
-        _equivalent(frame, done) if of_seeds else "",
-        *(_by_axis(frame) if HELDOUT_LOSS in frame else ()),
-        _left_out(frame, cells),
+        "" if first else missing,
     )
-    return Answer(" ".join(filter(None, parts)), certainty, name)
+    certainty = _text(
+        _paired(best),
+        _rivals(lab, frame, [*done["cell"]], key) if complete and len(done) > 1 else "",
+        _chosen(frame, len(done)),
+    )
+    of_all = (_compared(done), _average(frame, done), *_equivalent(frame, done))
+    more = [*of_axes[int(complete) :], *of_all]
+    if key == HELDOUT_LOSS:
+        more.append("Baselines differ between cells, which are ranked by held-out loss.")
+    better = bool(best[ENDS[2]] < 0)
+    cost = _cost(frame, done.head(1))
+    return Answer(result, certainty, cost, tuple(filter(None, more)), str(best["cell"]), better)
+
+
+def _text(*parts: str) -> str:
+    return " ".join(filter(None, parts))
+
+
+def _missing(frame: pd.DataFrame, trials: pd.DataFrame, done: int, *, complete: bool) -> str:
+    """Return `1 of 3 cells has a result; 2 diverged (...)`: counts, reasons and a remedy."""
+    if done == len(trials):
+        return ""
+    lost = [
+        (RunState(state).label, own, _reasons(frame, own["cell"], str(state)))
+        for state, own in trials.groupby("state", sort=False)
+        if RunState(state).lacks_result
+    ]
+    advice = "".join(f" {REMEDIES[state]}" for state in REMEDIES if state in {*trials["state"]})
+    if len(lost) == 1 and len(lost[0][1]) == len(trials):
+        whole = f"all {len(trials)} cells" if len(trials) > 1 else "the only cell"
+        return f"No result: {whole} {lost[0][0]} ({lost[0][2]}).{advice}"
+    have = ("has" if done == 1 else "have") + " a result" + ("" if complete else " so far")
+    texts = [f"{done} of {counted(len(trials), 'cell')} {have}"]
+    texts += [f"{len(own)} {label} ({reasons})" for label, own, reasons in lost]
+    if "reason" in trials and (alone := int(trials["reason"].isin(NO_RESULT.values()).sum())):
+        texts.append(f"{alone} completed without a baseline to compare with")
+    return f"{'; '.join(texts)}.{advice}"
+
+
+def _reasons(frame: pd.DataFrame, cells: pd.Series[Any], state: str) -> str:
+    """Return the names of cells of one state, each with its seeds and reason."""
+    texts = []
+    for cell in cells.head(NAMED):
+        rows = frame[(frame["role"] == "trial") & (frame["cell"] == cell)]
+        own = rows[rows["state"] == state]
+        seeds = f" seed {', '.join(map(str, own['seed']))}" if len(rows) > 1 else ""
+        reason = str(own["reason"].iloc[0] or state).partition("; try ")[0]
+        texts.append(f"{routed(str(cell))}{seeds}: {reason}")
+    more = len(cells) - len(texts)
+    return "; ".join(texts) + (f"; and {more} more" if more else "")
 
 
 def _finding(
-    frame: pd.DataFrame,
-    cells: pd.DataFrame,
-    best: pd.Series[Any],
-    done: pd.DataFrame,
-    noun: str,
-    *,
-    complete: bool,
+    frame: pd.DataFrame, cells: pd.DataFrame, done: pd.DataFrame, *, complete: bool
 ) -> str:
     """Return what the intervals of all cells show: every word on a cell is its own interval's.
 
     One seed speaks of this pair of runs alone. Before the end no cell is called the best.
     """
-    name = routed(str(best["cell"]))
+    best, tried = done.iloc[0], len(done)
+    name, (gap, low, high) = routed(str(best["cell"])), best[ENDS]
     dense = f"dense {frame.attrs.get('comparison', '')}".strip()
-    gap, low, high = best[ENDS]
-    own = measured_as(done.loc[[best.name]], GAP_HELDOUT)
-    apart, losses = f"a gap of {interval_text(GAP_HELDOUT, gap, low, high, over=own)}", ""
-    if HELDOUT_LOSS in frame:
-        losses = _losses(frame, cells, best)
+    own = measured_as(done.head(1), GAP_HELDOUT)
+    apart = f"a gap of {interval_text(GAP_HELDOUT, gap, low, high, over=own)}"
+    losses = _losses(frame, cells, best) if HELDOUT_LOSS in frame else ""
     result = f"held-out loss {losses}, {apart}" if losses else f"{apart} in held-out loss"
-    counts = outcomes(done[ENDS[1]], done[ENDS[2]], 1)
-    tried, started = len(done), started_cells(frame)
-    over = measured_as(done, GAP_HELDOUT)
-    others = f" {outcomes_text(counts, f'{noun}s', over)}" if counts and tried > 1 else ""
-    if noun == "run":
-        lowest = f", lowest of {started}," if started > 1 else ""
+    lowest = f", lowest of {tried}," if tried > 1 else ""
+    so_far = "" if complete else "Provisional, best so far: "
+    if best[GAP_HELDOUT + UNIT] != "seeds":
         side = "below" if gap < 0 else "above"
         return (
-            f"With one seed, run {name}{lowest} ended {number(abs(gap))} {side} its"
-            f" {dense.replace('dense', 'dense run')}: {result}. Indicative only; use three or more"
-            f" seeds.{others}"
+            f"{so_far or 'With one seed, '}run {name}{lowest} ended {number(abs(gap))} {side} its"
+            f" {dense.replace('dense', 'dense run')}: {result}."
         )
-    if started == 1 and low > 0:
-        return f"{name} costs quality here, against {dense}: {result}."
-    if counts == {"worse": tried}:
-        least = f"First of {tried}: {name}, {result}."
-        every = "Every cell that has a result is worse by its own interval here"
-        return f"{every}, against {dense}. {least}"
     outcome = f"cannot be distinguished from {dense}"
     if high < 0 or low > 0:
         outcome = f"is {'better' if high < 0 else 'worse'} than {dense}"
-    if started == 1:
-        return f"{name} {outcome}: {result}."
-    if high < 0 and complete and better_than_dense(frame, done):
-        outcome += f", also at 95% as the lowest of {started}"
-    elif high < 0:
-        outcome += " by its own interval"
-        outcome += f", but not at 95% as the lowest of {started}" if complete else " alone"
-    return f"Of {started} cells {name} has the lowest mean; it {outcome}: {result}.{others}"
+    if so_far:
+        seeds = f"{best['seeds']} of {best['seeds']} seeds in"
+        return f"{so_far}{name}{lowest} {seeds}; by its own interval alone it {outcome}: {result}."
+    if high < 0 and (started := started_cells(frame)) > 1:
+        outcome += ", also" if better_than_dense(frame, done) else " by its own interval, but not"
+        family = (
+            f"as the lowest of {tried}" if tried == started else f"among {started} started cells"
+        )
+        outcome += f" at 95% {family}"
+    none = ""
+    if tried > 1 and (done[ENDS[1]] > 0).all():
+        none = f"No cell is as good as {dense}: each is worse by its own interval. "
+    elif tried > 1 and not (done[ENDS[2]] < 0).any():
+        none = f"No cell is better than {dense}. "
+        outcome = outcome.replace(dense, "it")
+    return f"{none}{name}{lowest} {outcome}: {result}."
 
 
 def _controls(
@@ -173,103 +222,167 @@ def _controls(
         ahead = lead(lab, frame, str(best["cell"]), str(control["cell"]))
         if ahead is None:
             continue
-        over = measured_as(own.loc[[k]], GAP_HELDOUT)
-        gap = interval_text(GAP_HELDOUT, *control[ENDS], over=over)
+        gap = interval_text(
+            GAP_HELDOUT, *control[ENDS], over=measured_as(own.loc[[k]], GAP_HELDOUT)
+        )
         ends, of_lead = (ahead.mean, ahead.low, ahead.high), f"95% over {ahead.n} {ahead.unit}"
         apart, share = interval_text(GAP_HELDOUT, *ends, over=of_lead), ""
         if control[GAP_HELDOUT] < 0 and best[GAP_HELDOUT] < 0:
-            share = f", by point estimate {control[GAP_HELDOUT] / best[GAP_HELDOUT]:.0%} as much"
+            share = f", {control[GAP_HELDOUT] / best[GAP_HELDOUT]:.0%} of it by point estimate"
         name = routed(str(best["cell"]))
-        chosen = ", chosen by these numbers," if started_cells(frame) > 1 else ""
         yield (
-            f"The {control['cell']}, dense, has {gap}{share}; {name}{chosen} minus the control:"
+            f"The {control['cell']} reaches {gap} without a route{share}; {name} minus the control:"
             f" {apart}."
         )
+
+
+def _by_axis(frame: pd.DataFrame) -> Iterator[str]:
+    """Yield what each axis beside the route does, over the settings that all its values share;
+    at last, along which axis means vary most.
+
+    Gaps are to each value's own baseline. Values are compared by held-out loss, within seeds, or by
+    the gap where losses along the axis are of several scales.
+    """
+    trials, spans = frame[(frame["role"] == "trial") & frame[GAP_HELDOUT].notna()], {}
+    for axis in other_axes(frame):
+        if trials[axis].nunique() in (1, trials["cell"].nunique()):
+            continue
+        setting = trials["cell"].map(lambda cell, axis=axis: without_axis(cell, axis))
+        rows = trials.assign(setting=setting, at=trials[axis].map(str))
+        by_gap = HELDOUT_LOSS not in frame or scales_loss(axis, trials[axis])
+        compared = GAP_HELDOUT if by_gap else HELDOUT_LOSS
+        gaps, losses = (
+            rows.pivot_table(metric, ["seed", "setting"], "at", sort=False)
+            .dropna()
+            .groupby("seed")
+            .mean()
+            for metric in (GAP_HELDOUT, compared)
+        )
+        if losses.empty:
+            continue
+        means = losses.mean().sort_values()
+        spans[axis] = float(means.iloc[-1] - means.iloc[0])
+        texts = [f"{at} {value_text(GAP_HELDOUT, *_mean(gaps[at]))}" for at in gaps]
+        over = f"95% over {len(gaps)} seeds" if len(gaps) > 1 else "one seed"
+        yield (
+            f"By {axis}, {_verdict(losses[means.index], compared)}. Mean gap, averaged over the"
+            f" other settings: {', '.join(texts)} ({over})."
+        )
+    if len(spans) > 1:
+        order = sorted(spans, key=lambda axis: -spans[axis])
+        yield f"Means vary most along {', then '.join(f'{a} ({number(spans[a])})' for a in order)}."
+
+
+def _verdict(losses: pd.DataFrame, metric: str) -> str:
+    """Return which value of an axis is best: a row is a seed, the first column the least mean."""
+    first, *others = map(str, losses)
+    worse = worse_over_seeds(losses.to_numpy(float), chosen=True, cells=len(losses.columns))
+    if worse is None:
+        return f"{first} is lowest in one seed"
+    alike = [at for at, is_worse in zip(others, worse[1:]) if not is_worse]
+    found = f"{first} is best" if not alike else f"{joined([first, *alike])} are tied"
+    if len(others) > 1:
+        return found
+    apart = value_text(delta_column(metric), *_mean(losses[others[0]] - losses[first]))
+    return f"{found}: {others[0]} minus {first} {apart} in held-out loss"
+
+
+def _mean(values: pd.Series[float]) -> tuple[float, float, float]:
+    """Return the mean over seeds with the ends of its interval, NaN of one seed."""
+    if len(values) < 2:
+        return float(values.iloc[0]), np.nan, np.nan
+    return t_interval(values.to_numpy(float))
+
+
+def _paired(best: pd.Series[Any]) -> str:
+    """Return what the interval of the best cell is over."""
+    n = int(best[GAP_HELDOUT + COUNT])
+    if best[GAP_HELDOUT + UNIT] == "seeds":
+        return (
+            f"{n} seeds, each paired with its own dense run; the interval is of their mean, and a"
+            " new seed can lie outside."
+        )
+    return (
+        f"One seed, indicative only; use three or more. The interval is over {n} held-out images of"
+        " one pair of runs and does not cover another seed."
+    )
+
+
+def _rivals(lab: Lab, frame: pd.DataFrame, names: Sequence[str], key: str) -> str:
+    """Return which cells the best is told apart from, by paired differences."""
+    tied = tied_with_best(lab, frame, names, key)
+    at = "at 95% for all pairs together" if len(names) > 2 else "at 95%"
+    if not tied:
+        return f"Every other cell is above it {at}, by paired differences."
+    if len(tied) == len(names) - 1:
+        return f"All {len(names)} cells are tied {at}, by paired differences."
+    return f"Tied with it {at}, by paired differences: {joined(tied)}."
+
+
+def _chosen(frame: pd.DataFrame, cells: int) -> str:
+    """Return from how many cells the best was chosen, and how many more count as tried."""
+    chosen = f"The lowest of {cells} was chosen by the same numbers: its gap is optimistic."
+    lost = started_cells(frame) - cells
+    too = f"{counted(lost, 'started cell')} without a result {'counts' if lost == 1 else 'count'}"
+    return _text(chosen * (cells > 1), f"{too} too." * (lost > 0))
 
 
 def _average(frame: pd.DataFrame, done: pd.DataFrame) -> str:
     """Return the mean gap over all cells, which no choice among them biases."""
     rows = frame[(frame["role"] == "trial") & frame["cell"].isin(done["cell"])]
-    apart = rows.pivot_table(GAP_HELDOUT, "seed", "cell").dropna().mean(axis=1).to_numpy(float)
-    if len(apart) < 2:
+    apart = rows.pivot_table(GAP_HELDOUT, "seed", "cell").dropna().mean(axis=1)
+    if len(done) < 3 or len(apart) < 2:
         return ""
-    over = f"95% over {len(apart)} seeds"
-    interval = interval_text(GAP_HELDOUT, *t_interval(apart), over=over)
+    interval = interval_text(GAP_HELDOUT, *_mean(apart), over=f"95% over {len(apart)} seeds")
     return f"Averaged over the {len(done)} cells: {interval}."
 
 
-def _by_axis(frame: pd.DataFrame) -> Iterator[str]:
-    """Yield what each axis beside the route does to the held-out loss, over all other settings.
-
-    In each seed the values of trials that differ in the axis alone are paired, and averaged.
-    """
-    trials = frame[(frame["role"] == "trial") & frame[HELDOUT_LOSS].notna()]
-    effects = []
-    for axis in (axis for axis in other_axes(frame) if trials[axis].nunique() > 1):
-        setting = trials["cell"].map(lambda cell, axis=axis: without_axis(cell, axis))
-        rows = trials.assign(setting=setting, at=trials[axis].map(str))
-        wide = rows.pivot_table(HELDOUT_LOSS, ["seed", "setting"], "at", sort=False)
-        first, *others = wide.columns
-        for other in others:
-            apart = (wide[other] - wide[first]).dropna().groupby("seed").mean().to_numpy(float)
-            if len(apart):
-                effects.append((f"{axis}, {other} minus {first}", apart))
-    for name, apart in effects[:MOST_EFFECTS]:
-        ends = t_interval(apart) if len(apart) > 1 else (float(apart[0]), np.nan, np.nan)
-        over = f"95% over {len(apart)} seeds"
-        interval = interval_text(delta_column(HELDOUT_LOSS), *ends, over=over)
-        yield f"By {name}: {interval} in held-out loss, averaged over the other settings."
-
-
-def _equivalent(frame: pd.DataFrame, done: pd.DataFrame) -> str:
-    """Return which cells are within the sweep's margin of dense: two one-sided tests at 5%, each
-    cell by itself (Schuirmann 1987)."""
-    margin = frame.attrs.get("margin")
-    if margin is None:
+def _compared(done: pd.DataFrame) -> str:
+    """Return how many cells differ from dense, each by its own interval."""
+    counts = outcomes(done[ENDS[1]], done[ENDS[2]], 1)
+    if len(done) < 2 or not counts:
         return ""
+    return outcomes_text(counts, "cells", measured_as(done, GAP_HELDOUT))
+
+
+def _equivalent(frame: pd.DataFrame, done: pd.DataFrame) -> Iterator[str]:
+    """Yield the smallest gap that the seeds can show, and which cells are within the sweep's
+    margin of dense: two one-sided tests at 5%, each cell by itself (Schuirmann 1987)."""
+    margin, deviation = frame.attrs.get("margin"), deviation_of(frame)
     done = done[done[GAP_HELDOUT + UNIT] == "seeds"]
+    if len(done) and deviation > ROUNDING * abs(float(done[GAP_HELDOUT].iloc[0])):
+        seeds = int(done[GAP_HELDOUT + COUNT].iloc[0])
+        yield (
+            f"Cells deviate over seeds by {number(deviation)} (root mean square): for one chosen"
+            f" beforehand {seeds} seeds detect a gap of {number(smallest_gap(deviation, seeds))}"
+            " with 80% power; the best of many needs more."
+        )
+    if margin is None or done.empty:
+        return
     n = done[GAP_HELDOUT + COUNT].to_numpy(int)
     half = (done[GAP_HELDOUT + HIGH] - done[GAP_HELDOUT]) / stdtrit(n - 1, (1 + CONFIDENCE) / 2)
     reach = done[GAP_HELDOUT].abs() + half * stdtrit(n - 1, CONFIDENCE)
     within = [*done.loc[reach < margin, "cell"]]
     tests = f"within {number(margin)} (two one-sided tests at 5%, each cell by itself)"
-    return f"Equivalent to dense {tests}: {joined(within) if within else 'no cell'}."
+    yield f"Equivalent to dense {tests}: {joined(within) if within else 'no cell'}."
 
 
-def _power(deviation: float, n: int) -> str:
-    """Return the smallest gap that the seeds can show."""
-    least = number(smallest_gap(deviation, n))
-    return (
-        f"Cells deviate over seeds by {number(deviation)} (root mean square): for one chosen"
-        f" beforehand {n} seeds detect a gap of {least} with 80% power; the best of many needs"
-        " more."
-    )
-
-
-def _left_out(frame: pd.DataFrame, cells: pd.DataFrame) -> str:
-    """Return which cells have no result because a seed ended without one, and how it ended."""
-    ended = cells["state"].map(lambda state: bool(RunState(state).lacks_result))
-    lost = cells[(cells["role"] == "trial") & ended]
-    texts = []
-    for cell, state in zip(lost["cell"], lost["state"]):
-        rows = frame[(frame["role"] == "trial") & (frame["cell"] == cell)]
-        seeds = ", ".join(map(str, rows.loc[rows["state"] == state, "seed"]))
-        which = f"seed {seeds} " if len(rows) > 1 else ""
-        texts.append(f"{cell} ({which}{RunState(state).label})")
-    return f"Without a result, but counted: {joined(texts)}." if texts else ""
-
-
-def _rivals(name: str, tied: Sequence[str], cells: int, started: int, noun: str) -> str:
-    """Return which cells the best is told apart from, by paired differences."""
-    if cells < 2:
+def _cost(frame: pd.DataFrame, best: pd.DataFrame) -> str:
+    """Return what training the best cell costs beside dense."""
+    price, at = training_price(frame), ("trial", best["cell"].iloc[0])
+    if price not in frame or not (spent := result_texts(best, price)[0]):
         return ""
-    worse = f"every other {noun} is above it, even where intervals overlap"
-    at = f"At 95% for all pairs of the {started} {noun}s together" if started > 2 else "At 95%"
-    if not tied:
-        return f"{at}, by paired differences, {worse}."
-    alike = f"{routed(name)} cannot be distinguished from {joined(tied)}"
-    rest = f"; {worse}" if len(tied) < cells - 1 else ""
-    return f"{at}, by paired differences, {alike}{rest}."
+    share = float(over_dense(frame, price).get(at, np.nan))
+    text = f"{routed(at[1])} takes {spent} a run, {ratio(share)} of dense's"
+    if price == TRAIN_FLOPS and DEVICE_HOURS in frame:
+        hours = f"{ratio(over_dense(frame, DEVICE_HOURS).get(at, np.nan))} of its device-hours"
+        busy = bool(best["disturbed"].iloc[0]) if "disturbed" in best else False
+        text += "; its times are disturbed" if busy else f" and {hours}"
+    if frame.attrs.get("comparison") == QUESTIONS["train_flops"]:
+        return f"{text}. Dense was given the same FLOPs."
+    if share > FEWER:
+        return f"{text}."
+    return f"{text}. Dense with as many FLOPs was not run; `match: train_flops` compares it."
 
 
 def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:
@@ -288,28 +401,14 @@ def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> s
     return f"{own} against dense's {text}, {number(100 * abs(share))}% {than}"
 
 
-def _certainty(n: int, cells: int, *, of_seeds: bool) -> str:
-    text = (
-        f"One seed: the interval is over {n} held-out images of one pair of runs. It says how"
-        " well these two networks were compared, not what another seed would give. This is an"
-        " observation; test it with seeds=[0,1,2] or more."
-    )
-    if of_seeds:
-        text = (
-            f"The interval is of the mean over seeds, from {n}, each paired with its own baseline;"
-            " one new seed can lie outside."
-        )
-    if cells < 3:
-        return text
-    return f"{text} The best of {cells} was chosen by the same numbers, so its gap is optimistic."
-
-
-def _no_answer(frame: pd.DataFrame, *, complete: bool) -> Answer:
+def _no_answer(frame: pd.DataFrame, missing: str, *, complete: bool) -> Answer:
     """Return what replaces the finding and its certainty."""
     alone = frame[frame["reason"].isin(NO_RESULT.values())]
-    if alone.empty:
-        none = "There is no answer." if complete else "There is no answer yet."
-        return Answer(none, "No trial has finished with a paired loss.")
-    reason = str(alone["reason"].iloc[0]).replace("its baseline", "the baseline")
-    why = f"{counted(len(alone), 'trial')} completed, but {reason}."
-    return Answer("There is nothing to compare with.", why)
+    if not alone.empty:
+        reason = str(alone["reason"].iloc[0]).replace("its baseline", "the baseline")
+        why = f"{counted(len(alone), 'trial')} completed, but {reason}."
+        return Answer(f"There is nothing to compare with. {why}", missing)
+    if missing.startswith("No result"):
+        return Answer(missing)
+    none = "There is no answer." if complete else "There is no answer yet."
+    return Answer(f"{none} No trial has finished with a paired loss.", missing)

@@ -97,6 +97,16 @@ def of_baseline(trials: pd.DataFrame, metric: str) -> pd.Series[float]:
     return pd.Series([values.get(run, np.nan) for run in baselines], trials.index, dtype=float)
 
 
+def over_dense(trials: pd.DataFrame, cost: str) -> pd.Series[float]:
+    """Return for each (role, cell) its mean cost over that of its baselines, of the seeds that have
+    both; 1 for a baseline."""
+    own = trials[cost].astype(float)
+    dense = of_baseline(trials, cost).where(trials["role"] != "baseline", own)
+    both = trials[["role", "cell"]].assign(own=own, dense=dense).dropna()
+    means = both.groupby(["role", "cell"])[["own", "dense"]].mean()
+    return means["own"] / means["dense"]
+
+
 def disturbed(trials: pd.DataFrame) -> pd.Series[bool]:
     """Return the trials whose times were disturbed by other work on the machine.
 

@@ -31,7 +31,7 @@ from tread_lab.results.cells import (
     LOW,
     UNIT,
     cells_frame,
-    of_baseline,
+    over_dense,
     own_metrics,
     require_metric,
 )
@@ -272,8 +272,8 @@ def without_baseline(frame: pd.DataFrame) -> list[str]:
 
 
 ENDS = (LOW, HIGH, COUNT, UNIT)  # of an interval, beside its number
-OF_DENSE, HOURS_OF_DENSE = "cost/of_dense", "cost/hours_of_dense"
 SAMPLES = ", ± of samples"  # in the head of a column: of one seed, over its sampled images
+BUSY = "disturbed"  # in place of a ratio of times that other work has changed
 RATIOS = {"flops": "FLOPs / dense", "hours": "device-hours / dense"}
 
 
@@ -284,10 +284,11 @@ def ranking(
 
     The rows are those of `ranked_cells`; `None` means the `ranking_key` of the frame.
 
-    Columns: rank, cell, `metric`, the gap in held-out loss, flops (`training_price` over the
-    baseline's), hours (of a device, likewise), the metrics `beside`, state, reason, disturbed.
-    Hours are omitted if flops include parents. Each metric also has `:low`, `:high`, `:n` and
-    `:unit`. A baseline is ranked among the trials; its gap is 0 by definition.
+    Columns: rank, cell, `metric`, the gap in held-out loss, flops (`over_dense` of
+    `training_price`), hours (of a device, likewise), the metrics `beside`, state, reason and
+    disturbed.
+    Where flops counts parents, hours, which do not, are left out. Of each metric also `:low`,
+    `:high`, `:n` and `:unit`. A baseline is ranked among the trials; its gap is 0 by definition.
     `table.attrs["cells"]` has (role, cell) of each row.
 
     Raises:
@@ -297,19 +298,18 @@ def ranking(
     if metric is None:
         raise UserError("no cell can be ranked before the first evaluation")
     require_metric(frame, metric)
-    ratios, price = {}, training_price(frame)
-    if TRAIN_FLOPS in frame:
-        frame = frame.assign(**{OF_DENSE: _of_dense(frame, price)})
-        ratios["flops"] = OF_DENSE
-    if price == TRAIN_FLOPS and DEVICE_HOURS in frame:
-        frame = frame.assign(**{HOURS_OF_DENSE: _of_dense(frame, DEVICE_HOURS)})
-        ratios["hours"] = HOURS_OF_DENSE
-    cells = ranked_cells(frame, metric)
+    cells, price = ranked_cells(frame, metric), training_price(frame)
+    costs = {"flops": price, "hours": DEVICE_HOURS if price == TRAIN_FLOPS else ""}
+    pairs = pd.MultiIndex.from_frame(cells[["role", "cell"]])
+    ratios = {
+        name: over_dense(frame, cost).reindex(pairs).set_axis(cells.index)
+        for name, cost in costs.items()
+        if cost in frame
+    }
     done = cells["state"] == "completed"
-    columns = {name: name for name in _with_ends(metric, GAP_HELDOUT)} | ratios
-    columns |= {name: name for name in _with_ends(*beside)}
-    measured = cells[done].reindex(cells.index)  # of others, nothing
-    numbers = {name: measured[column] for name, column in columns.items() if column in measured}
+    columns = {**{name: cells.get(name) for name in _with_ends(metric, GAP_HELDOUT)}, **ratios}
+    columns |= {name: cells.get(name) for name in _with_ends(*beside)}
+    numbers = {name: values.where(done) for name, values in columns.items() if values is not None}
     last = cells[["state", "reason", *(["disturbed"] if "disturbed" in cells else [])]]
     parts = [cells[["rank", "cell"]], pd.DataFrame(numbers), last]
     table = pd.concat(parts, axis=1).reset_index(drop=True)
@@ -331,7 +331,7 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
         if head := RATIOS.get(column):
             texts[head] = table[column].map(lambda x: "" if pd.isna(x) else ratio(x))
             if column == "hours" and "disturbed" in table:
-                texts[head] += np.where(table["disturbed"], " (disturbed)", "")
+                texts[head] = texts[head].mask(table["disturbed"] & (texts[head] != ""), BUSY)
         elif ":" not in column and column not in ("state", "reason", "disturbed"):
             name = "gap" if column == GAP_HELDOUT else column
             one_seed = metric != column and "samples" in {*table[column + UNIT]}
@@ -364,12 +364,6 @@ def training_price(rows: pd.DataFrame) -> str:
     parents = (whole - own).dropna()
     differ = len(parents) > 0 and parents.max() - parents.min() > 1e-6 * whole.max()
     return FAMILY_FLOPS if differ else TRAIN_FLOPS
-
-
-def _of_dense(frame: pd.DataFrame, cost: str) -> pd.Series[float]:
-    """Return the cost of each trial over that of its own baseline; 1 for a baseline."""
-    ratio = frame[cost] / of_baseline(frame, cost)
-    return ratio.where(frame["role"] != "baseline", frame[cost] / frame[cost])
 
 
 def _with_ends(*metrics: str) -> list[str]:

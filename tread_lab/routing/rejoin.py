@@ -17,7 +17,8 @@ Span = tuple[int, int]
 
 def gather_tokens(x_BND: Tensor, keep_BK: Tensor) -> Tensor:
     """Return the kept tokens alone, x_BKD."""
-    return x_BND.gather(1, keep_BK[:, :, None].expand(-1, -1, x_BND.shape[2]))
+    rows = _rows(keep_BK, x_BND.shape[1])
+    return x_BND.flatten(0, 1).index_select(0, rows).view(*keep_BK.shape, x_BND.shape[2])
 
 
 def scatter_tokens(
@@ -31,7 +32,14 @@ def scatter_tokens(
     kept_BKD = kept_BKD.to(entry_BND.dtype)
     if real_BK is not None:
         kept_BKD = torch.where(real_BK[:, :, None], kept_BKD, gather_tokens(entry_BND, keep_BK))
-    return entry_BND.scatter(1, keep_BK[:, :, None].expand_as(kept_BKD), kept_BKD)
+    rows = _rows(keep_BK, entry_BND.shape[1])
+    return entry_BND.flatten(0, 1).index_copy(0, rows, kept_BKD.flatten(0, 1)).view_as(entry_BND)
+
+
+def _rows(keep_BK: Tensor, N: int) -> Tensor:
+    """Return the rows of places in a stream whose samples follow each other: one index a token."""
+    first_B1 = torch.arange(0, len(keep_BK) * N, N, device=keep_BK.device)[:, None]
+    return (keep_BK + first_B1).flatten()
 
 
 class Rejoin(Protocol):

@@ -44,6 +44,7 @@ def run_blocks(
     for l, block in enumerate(blocks):
         if l in routes:
             route, entry_BND = routes[l], x_BND
+            route.choose(x_BND)
             x_BND = gather_tokens(x_BND, route.keep_BK)
             kept_BKP = (
                 None if positions_BNP is None else gather_tokens(positions_BNP, route.keep_BK)

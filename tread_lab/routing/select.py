@@ -30,6 +30,8 @@ class BatchRoute:
         real_BK: where samples keep different numbers: which places are kept; the others are routed
             tokens that fill up, at the end of fewer than N. `None` if all places are kept.
         dropped_B: samples whose path through the blocks is dropped (SPRINT's path-drop).
+        rank_BN, l1: draw and weight of a selection by importance, which writes `keep_BK` when the
+            tokens enter the route; `None` if the draw alone selects.
     """
 
     start: int
@@ -37,6 +39,8 @@ class BatchRoute:
     keep_BK: Tensor
     real_BK: Tensor | None = None
     dropped_B: Tensor | None = None
+    rank_BN: Tensor | None = None
+    l1: float = 0.0
 
     def to(self, device: torch.device) -> BatchRoute:
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
@@ -61,8 +65,20 @@ class BatchRoute:
 
     def each(self, change: Callable[[Tensor], Tensor]) -> BatchRoute:
         """Return the same route with every tensor changed."""
-        real_BK, dropped_B = (t if t is None else change(t) for t in (self.real_BK, self.dropped_B))
-        return BatchRoute(self.start, self.end, change(self.keep_BK), real_BK, dropped_B)
+        tensors = {name: x for name, x in vars(self).items() if isinstance(x, Tensor)}
+        return replace(self, **{name: change(x) for name, x in tensors.items()})
+
+    def choose(self, x_BND: Tensor) -> None:
+        """Write the tokens that a selection by importance keeps of x_BND into `keep_BK`, in place,
+        so that losses over kept tokens see them; no gradient passes through the choice."""
+        if self.rank_BN is None:
+            return
+        norm_BN, w = x_BND.detach().float().abs().sum(dim=2), abs(self.l1)
+        low_B1, high_B1 = norm_BN.aminmax(dim=1, keepdim=True)
+        m_BN = (norm_BN - low_B1) / (high_B1 - low_B1 + 1e-8)  # as the first code
+        mixed_BN = (1 - w) * self.rank_BN + w * (m_BN if self.l1 > 0 else 1 - m_BN)
+        highest_BK = mixed_BN.topk(self.keep_BK.shape[1], dim=1).indices
+        self.keep_BK.copy_(highest_BK.sort(dim=1).values)
 
 
 Routing = tuple[BatchRoute, ...]
@@ -79,7 +95,8 @@ def select(route: RouteSpec, rank_BN: Tensor) -> BatchRoute:
     keep_BK, real_BK = SELECTIONS[route.selection](route, rank_BN)
     if route.selection not in routes.SELECTIONS.built_in:
         _check_kept(route, keep_BK, real_BK, tuple(rank_BN.shape))
-    return BatchRoute(route.blocks[0], route.blocks[-1], keep_BK, real_BK)
+    leg = BatchRoute(route.blocks[0], route.blocks[-1], keep_BK, real_BK)
+    return replace(leg, rank_BN=rank_BN, l1=route.l1) if route.selection == "importance" else leg
 
 
 def _check_kept(
@@ -195,6 +212,12 @@ def _bernoulli(route: RouteSpec, rank_BN: Tensor) -> Kept:
 
 SELECTIONS: Registry[Callable[[RouteSpec, Tensor], Kept]] = Registry(
     "selection",
-    {"random": _random, "rows": _rows, "structured": _structured, "bernoulli": _bernoulli},
+    {
+        "random": _random,
+        "rows": _rows,
+        "structured": _structured,
+        "bernoulli": _bernoulli,
+        "importance": _random,  # until the tokens are there: `BatchRoute.choose`
+    },
     routes.SELECTIONS,
 )

@@ -107,8 +107,8 @@ def _check_compiler(specs: Sequence[RunSpec]) -> None:
     """Refuse blocks that are to be compiled where nothing compiles."""
     if any(spec.execution.compile == "blocks" for spec in specs) and not has_compiler():
         raise UserError(
-            "execution.compile: must be auto or none without a C compiler, got blocks. Try"
-            " installing gcc."
+            "execution.compile: must be auto or none without a C compiler and Python.h, got blocks."
+            " Try installing gcc and python3-dev."
         )
 
 

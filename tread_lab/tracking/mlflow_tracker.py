@@ -279,8 +279,7 @@ def note(shown: ShownSweep, experiment: str) -> str:
     """
     plan, frame, found = shown.plan, shown.frame, ""
     if all(RunState(state).ended for state in frame["state"]):
-        ended = answer(shown.lab, frame)
-        found = f"{ended.sentence} {ended.certainty}"
+        found = answer(shown.lab, frame).text
     states = counts_text(Counter(map(str, frame["state"])))
     link = f"[{COMPARE}]({address(plan.name, experiment)})"
     parts = [f"**{plain_markdown(plan.question or plan.name)}**", plain_markdown(found)]

@@ -47,6 +47,9 @@ def pick(name: str | None = None) -> torch.device:
     count = torch.cuda.device_count()
     # Else cuBLAS may vary; torch looks once, at the first product, which may be of another run.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    # Lengths of routes differ, and blocks of fixed sizes leave holes; read at the first tensor.
+    if "PYTORCH_ALLOC_CONF" not in os.environ:
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     index = device.index or 0
     if index >= count:
         raise UserError(f"--device: must be below cuda:{count}, got {name}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import sysconfig
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -211,7 +213,8 @@ Backend = str | Callable[..., object]
 def arithmetic(spec: RunSpec, device_type: str) -> str:
     """Return how blocks are computed: `eager`, or the compiler and its version.
 
-    `auto` compiles on a GPU with a C compiler. Backbones that do not compile are always eager.
+    `auto` compiles on a GPU where `has_compiler`. Backbones whose blocks do not compile are
+    eager everywhere.
     """
     asked = spec.execution.compile
     able = lookup(BACKBONES, spec.model.backbone, "model.backbone").compiles
@@ -222,9 +225,10 @@ def arithmetic(spec: RunSpec, device_type: str) -> str:
 
 @functools.cache
 def has_compiler() -> bool:
-    """Return whether a C compiler is installed, which inductor and Triton require."""
+    """Return whether there are a C compiler and Python's headers here, which Triton builds with."""
     named = os.environ.get("CC", "").split()[:1]
-    return any(map(shutil.which, named or ("cc", "gcc", "clang")))
+    headers = Path(sysconfig.get_path("include", "posix_prefix"))  # Triton's, Debian has another
+    return any(map(shutil.which, named or ("gcc", "clang"))) and (headers / "Python.h").exists()
 
 
 def compile_blocks(network: nn.Module, *, backend: Backend = "inductor") -> None:
@@ -245,6 +249,13 @@ def compile_blocks(network: nn.Module, *, backend: Backend = "inductor") -> None
 
 
 def compile_for(spec: RunSpec, network: nn.Module, device: torch.device) -> None:
-    """Compile the blocks of a run's network according to `arithmetic`."""
+    """Compile the blocks of a run's network where `arithmetic` says so; warn where they would be
+    compiled if anything here could."""
     if arithmetic(spec, device.type) != EAGER:
         compile_blocks(network)
+    elif device.type == "cuda" and spec.execution.compile == "auto" and not has_compiler():
+        warnings.warn(
+            "execution.compile: blocks run eagerly without a C compiler or Python.h. Try installing"
+            " gcc and python3-dev.",
+            stacklevel=2,
+        )

@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend
 
 import tread_lab
 from tread_lab.backbones.mamba import fused_scan
+from tread_lab.backbones.parts import attend
 from tread_lab.config.data import DataSpec
+from tread_lab.config.model import BACKBONES
 from tread_lab.config.run import RunSpec
 from tread_lab.data.source import both_parts
 from tread_lab.train.device import model, name
 from tread_lab.train.joining import systems_of
-from tread_lab.train.precision import arithmetic, bf16_products
+from tread_lab.train.precision import EAGER, arithmetic, bf16_products
 
 # The modules that decide results; screens, tables, figures and executors do not.
 _BELOW = ("config", "draws.py", "routing", "diffusion", "backbones", "data")
@@ -117,9 +120,23 @@ def origin(spec: RunSpec, device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": name(device),
         "model": model(device),
+        "fp32 attention": attention_kernel(spec, device),
         "threads": torch.get_num_threads(),
         "host": platform.node(),
     }
+
+
+def attention_kernel(spec: RunSpec, device: torch.device) -> str | None:
+    """Return what computes the attention of a run's fp32 block; `None` where it has none."""
+    m, by = spec.model, spec.fp32_attention
+    if not spec.fp32_blocks or "heads" not in BACKBONES[m.backbone].options:
+        return None
+    if by == "flex" and device.type == "cuda" and arithmetic(spec, device.type) != EAGER:
+        return "FLEX_ATTENTION"
+    dtype = torch.bfloat16 if by == "bf16" else torch.float32
+    shape = 1, m.heads, spec.tokens + spec.text_tokens, m.width // m.heads
+    x = torch.empty(shape, dtype=dtype, device=device, requires_grad=True)
+    return str(SDPBackend(attend(x, x, x, by=by, product=torch._fused_sdp_choice)).name)
 
 
 def _version(package: str) -> str | None:

@@ -17,7 +17,7 @@ from tests.train.runs import CPU, differing, last_checkpoint, train_until
 from tread_lab.config import DataSpec, RouteSpec, RunSpec, UserError, decode
 from tread_lab.cost.training import cost
 from tread_lab.data import open_data
-from tread_lab.evaluate.pretrained import DEVIATION, MEAN, weights_digest
+from tread_lab.evaluate.pretrained import weights_digest
 from tread_lab.methods.repa.alignment import (
     GridProjector,
     Projector,
@@ -49,7 +49,7 @@ def features(x_BCHW: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("selection", ["random", "bernoulli"])
+@pytest.mark.parametrize("selection", ["random", "bernoulli", "importance"])
 @pytest.mark.parametrize("block", [0, 1, 2, 3, 4])
 def test_loss_is_mean_cosine_of_run_tokens(block: int, selection: Any) -> None:
     torch.manual_seed(0)
@@ -187,20 +187,52 @@ def test_local_dinov2_gives_its_own_features(tmp_path: Path) -> None:
         open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU, side=8)
 
 
-def test_local_dinov3_gives_its_own_features(tmp_path: Path) -> None:
+SHAPE = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        ("DINOv3ViT", {"patch_size": 16}),  # rotary positions and registers
+        ("ViT", {"patch_size": 8, "image_size": 24}),
+        ("CLIPVision", {"patch_size": 8, "image_size": 24}),
+        ("SiglipVision", {"patch_size": 8, "image_size": 24}),  # no class token
+    ],
+)
+def test_encoder_by_id_gives_its_patch_tokens(
+    kind: str, own: dict[str, Any], tmp_path: Path
+) -> None:
     transformers = pytest.importorskip("transformers")
-    shape = {"hidden_size": 384, "num_hidden_layers": 1, "num_attention_heads": 6, "patch_size": 16}
-    model = transformers.DINOv3ViTModel(transformers.DINOv3ViTConfig(**shape)).eval()
+    model = getattr(transformers, f"{kind}Model")(
+        getattr(transformers, f"{kind}Config")(**SHAPE, **own, intermediate_size=48)
+    ).eval()
     model.save_pretrained(tmp_path)
+    transformers.ViTImageProcessor(image_mean=[0.4] * 3, image_std=[0.2] * 3).save_pretrained(
+        tmp_path
+    )
     images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
-    samples = open_data(DataSpec(), "train")
-    spec = RepaSpec(encoder="dinov3-small", path=str(tmp_path))
-    mean, deviation = (torch.tensor(x)[:, None, None] for x in (MEAN, DEVIATION))
-    x_BCHW = F.interpolate((images / 255 - mean) / deviation, size=(64, 64), mode="bicubic")
+    size = 4 * own["patch_size"]
+    x_BCHW = F.interpolate((images / 255 - 0.4) / 0.2, size=(size, size), mode="bicubic")
+    moves = {} if kind == "DINOv3ViT" else {"interpolate_pos_encoding": True}
     with torch.no_grad():
-        expected = model(x_BCHW).last_hidden_state[:, -16:]
-    found = open_encoder(spec, samples, CPU, side=4)(images)
+        expected = model(x_BCHW, **moves).last_hidden_state[:, -16:]
+    spec = RepaSpec(encoder="some/encoder", width=24, path=str(tmp_path))
+    found = open_encoder(spec, open_data(DataSpec(), "train"), CPU, side=4)(images)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+
+
+def test_encoder_by_id_is_refused_in_one_line(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    samples = open_data(DataSpec(), "train")
+    spec = RepaSpec(encoder=str(tmp_path), width=24)
+    with pytest.raises(UserError, match=r"must contain a readable config\.json"):
+        open_encoder(spec, samples, CPU, side=4)
+    config = transformers.BertConfig(**SHAPE, intermediate_size=48, vocab_size=9)
+    transformers.BertModel(config).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="must have a patch token for each place, got bert"):
+        open_encoder(spec, samples, CPU, side=4)
+    with pytest.raises(UserError, match="got None for some/encoder"):
+        RepaSpec(encoder="some/encoder")
 
 
 def test_projector_starts_as_published() -> None:

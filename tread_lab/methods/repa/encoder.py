@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tread_lab.config.errors import UserError, lookup
+from tread_lab.config.errors import UserError
 from tread_lab.data.source import Samples
 from tread_lab.evaluate.extraction import load_extractor
 from tread_lab.evaluate.pretrained import (
@@ -44,7 +45,7 @@ def open_encoder(spec: RepaSpec, samples: Samples, device: torch.device, *, side
         UserError: missing package or weights, or samples without images.
     """
     check_encoder(spec, samples)
-    features = lookup(OPENERS, spec.encoder, "repa.encoder")(spec, device, side)
+    features = (_fashion16 if spec.encoder in SHIPPED else _patch_tokens)(spec, device, side)
 
     def encoder(images_BCHW: Tensor) -> Tensor:
         with torch.no_grad(), torch.autocast(device.type, enabled=False), matrix_products("tf32"):
@@ -108,7 +109,8 @@ def encoder_digest(spec: RepaSpec) -> str:
 
 
 def _where(spec: RepaSpec) -> str:
-    where = spec.path or os.environ.get(VARIABLE)
+    by_name = spec.encoder in ENCODERS
+    where = spec.path or (os.environ.get(VARIABLE) if by_name else spec.encoder)
     if where is None:
         raise UserError(f"repa: {spec.encoder} not found. Set {VARIABLE} to its folder or hub ID.")
     return where
@@ -128,24 +130,41 @@ def _fashion16(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
     return lambda images_BCHW: convolutions(images_BCHW.float() / 127.5 - 1)
 
 
-def _dino(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
-    """A DINO's patch tokens of images resized to `side` patches of its own size, as REPA has them:
-    normalised, then enlarged by bicubic interpolation without antialias or clamp; DINOv2's table of
-    positions is resampled once, with antialias (DINOv3 rotates)."""
-    model = load_pretrained("AutoModel", _where(spec), "repa", use_safetensors=True)
-    model = model.requires_grad_(False).eval().to(device)
-    if model.config.hidden_size != spec.features:
-        width = model.config.hidden_size
+def _patch_tokens(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
+    """The patch tokens of images resized to `side` patches of the encoder's own size, as in REPA:
+    normalised, then enlarged by bicubic interpolation without antialias or clamp. DINOv2's table of
+    positions is resampled once, with antialias; other networks resample or rotate their own.
+
+    Raises:
+        UserError: the network has no patch tokens, or features of another width.
+    """
+    where = _where(spec)
+    model = load_pretrained("AutoModel", where, "repa", use_safetensors=True)
+    model = getattr(model, "vision_model", model).requires_grad_(False).eval().to(device)
+    patch, width = (getattr(model.config, name, None) for name in ("patch_size", "hidden_size"))
+    got = f"got {model.config.model_type}. Try facebook/dinov2-base."
+    no_tokens = UserError(f"repa.encoder: must have a patch token for each place, {got}")
+    if patch is None:
+        raise no_tokens
+    if width != spec.features:
         raise UserError(f"repa.encoder: width must be {spec.features}, got {width}")
-    mean = torch.tensor(MEAN, device=device)[:, None, None]
-    deviation = torch.tensor(DEVIATION, device=device)[:, None, None]
-    if (table := getattr(model.embeddings, "position_embeddings", None)) is not None:
+    statistics = MEAN, DEVIATION
+    if spec.width is not None:
+        seen = load_pretrained("AutoImageProcessor", where, "repa")
+        statistics = seen.image_mean, seen.image_std
+    mean, deviation = (torch.tensor(x, device=device)[:, None, None] for x in statistics)
+    options, embeddings = {}, getattr(model, "embeddings", None)
+    if "interpolate_pos_encoding" in inspect.signature(model.forward).parameters:
+        options["interpolate_pos_encoding"] = True
+    elif (table := getattr(embeddings, "position_embeddings", None)) is not None:
         table_1ND = resampled_positions(table.detach(), side)
         model.embeddings.position_embeddings = nn.Parameter(table_1ND, requires_grad=False)
 
     def features(images_BCHW: Tensor) -> Tensor:
-        x_BCHW = normalised(images_BCHW, mean, deviation, side * model.config.patch_size)
-        tokens_BNE = model(x_BCHW).last_hidden_state[:, -side * side :]
+        x_BCHW = normalised(images_BCHW, mean, deviation, side * patch)
+        tokens_BNE = model(x_BCHW, **options).last_hidden_state[:, -side * side :]
+        if tokens_BNE.shape[1] < side * side:
+            raise no_tokens
         return tokens_BNE.transpose(1, 2).unflatten(2, (side, side))
 
     return features
@@ -169,8 +188,4 @@ def resampled_positions(table_1ND: Tensor, side: int) -> Tensor:
     return torch.cat([first_11D, grid_1DHW.flatten(2).mT.to(first_11D.dtype)], dim=1)
 
 
-OPENERS: dict[str, Callable[[RepaSpec, torch.device, int], Encoder]] = {
-    "fashion16-v1": _fashion16,
-    **dict.fromkeys((name for name in ENCODERS if name.startswith("dino")), _dino),
-}
 SHIPPED = ("fashion16-v1",)  # encoders whose weights are part of this package

@@ -35,6 +35,12 @@ ENCODERS = Registry(
 )
 
 
+def check_name(encoder: str) -> None:
+    """Refuse what is neither a name of the table nor an id of the hub, which has a slash."""
+    if "/" not in encoder:
+        ENCODERS(encoder)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RepaSpec(SystemSpec):
     """- weight * cos(projector(h), encoder(x0)), over tokens that ran the block (Yu et al. 2025).
@@ -43,7 +49,8 @@ class RepaSpec(SystemSpec):
     (Singh et al. 2025) is `{projector: conv, spatial_norm: 0.6}`.
 
     Attributes:
-        encoder: encoder of the target features of the clean image.
+        encoder: encoder of the target features of the clean image: a name, or the hub ID of any
+            vision transformer of transformers.
         target: encoded image: the stored `image` (`images.npy` beside the latents) as in the
             published code, or the `decoded` latent.
         block: h is the residual stream after this block; REPA's "depth 8" is block 7. By default
@@ -53,12 +60,14 @@ class RepaSpec(SystemSpec):
         hidden: width of the MLP.
         spatial_norm: a; features become (f - a mean) / deviation over an image's tokens; `None` for
             unchanged features.
-        path: folder or hub id of the encoder, else TREAD_LAB_ENCODER; not part of the signature.
+        path: folder or hub ID of the encoder, else TREAD_LAB_ENCODER or the ID in `encoder`; not
+            part of the signature.
+        width: width of the features of a hub ID.
     """
 
     system: ClassVar[str] = "repa"
 
-    encoder: Annotated[str, ENCODERS] = "dinov2-base"
+    encoder: Annotated[str, check_name] = "dinov2-base"
     target: Literal["image", "decoded"] = "image"
     block: Position | None = None
     weight: Positive = 0.5
@@ -66,8 +75,13 @@ class RepaSpec(SystemSpec):
     hidden: Count = 2048
     spatial_norm: Annotated[float, within("[0, 1]")] | None = None
     path: str | None = unhashed(None)
+    width: Count | None = None
 
     def __post_init__(self) -> None:
+        if (self.width is None) != (self.encoder in ENCODERS):
+            remedy = "null" if self.encoder in ENCODERS else "its hidden_size, such as 768"
+            got = f"got {self.width} for {self.encoder}"
+            raise UserError(f"width: must be that of an encoder by id, {got}. Try {remedy}.")
         if self.projector == "conv":
             settle(self, hidden=RepaSpec.hidden)
 
@@ -79,7 +93,7 @@ class RepaSpec(SystemSpec):
     @property
     def features(self) -> int:
         """Width of the encoder's features."""
-        return ENCODERS[self.encoder]
+        return self.width or ENCODERS[self.encoder]
 
     def resolved(self, run: RunSpec) -> RepaSpec:
         """Return the spec with its block number; image samples are encoded directly."""

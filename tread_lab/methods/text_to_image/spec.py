@@ -62,4 +62,8 @@ class CaptionSpec(ConditionSpec):
             )
         if not isinstance(run.bypass, RouteBypass):
             raise UserError(f"captions: must not be combined with bypass {run.bypass}")
+        if any(route.selection == "importance" for route in run.routes):
+            raise UserError(
+                "captions: must not be combined with the selection importance. Try random."
+            )
         return self
