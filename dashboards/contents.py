@@ -102,7 +102,7 @@ def file(template: str, **values: Any) -> str:
 
 
 def contents(lab: Lab, sweep: str) -> dict[str, Any]:
-    """Return everything that the page shows of a sweep, beside its cells' details.
+    """Return the content of the page of a sweep, without details of its cells.
 
     Raises:
         UserError: no such sweep.
@@ -146,7 +146,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
 
 
 def cell_numbers(frame: pd.DataFrame) -> Numbers:
-    """Return (role, cell) -> the place of the cell among all cells of the sweep."""
+    """Return (role, cell) -> number of the cell within the sweep."""
     pairs = frame[["role", "cell"]].drop_duplicates()
     return {pair: k for k, pair in enumerate(zip(pairs["role"], pairs["cell"]))}
 
@@ -270,7 +270,7 @@ def _costs(records: SweepRecords, numbers: Numbers) -> Iterator[Chart]:
 
 
 def progress(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> dict[str, Any]:
-    """Return counts of states, times, and how far the running runs are."""
+    """Return counts of states, times, and the progress of running runs."""
     folder, runs, numbers = lab.sweep(plan.name), frame.drop_duplicates("run"), cell_numbers(frame)
     counts = Counter(map(str, runs["state"]))
     counts["pending"] += plan.to_suggest * max(1, runs["seed"].nunique())
@@ -353,7 +353,7 @@ def _meanings(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def versus(lab: Lab, first: str, second: str) -> tuple[str, pd.DataFrame]:
-    """Return the metric of the first sweep, and a row for each cell that both have.
+    """Return the metric of the first sweep, and a row for each common cell.
 
     Columns: name, value (the second sweep's less the first's, a mean over the seeds that both
     have), low and high of its 95% interval over seeds, seeds and state.

@@ -50,9 +50,9 @@ class Table:
     """A table of texts.
 
     Attributes:
-        numeric: columns of numbers, which stand to the right.
-        sort: the number of each cell of the table, by which its column is sorted; `None` for words.
-        cells: the number of the sweep's cell that a row is about; `None` for other rows.
+        numeric: columns of numbers, aligned right.
+        sort: sort key of each table cell; `None` for words.
+        cells: number of the sweep's cell in each row; `None` for other rows.
     """
 
     heads: Sequence[str]
@@ -63,7 +63,7 @@ class Table:
 
 
 def table(texts: pd.DataFrame, cells: Sequence[int | None] = ()) -> Table:
-    """Return a frame of texts as a table; a column of numbers is sorted by what its texts say."""
+    """Return a frame of texts as a table; columns of numbers sort numerically."""
     rows = [[routed(str(text)) for text in row] for row in texts.to_numpy().tolist()]
     columns = [[row[k] for row in rows] for k in range(len(texts.columns))]
     number = rf"[+\u2212]?\d|$|{BUSY}"

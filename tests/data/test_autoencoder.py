@@ -111,7 +111,7 @@ def test_a_small_autoencoder_decodes_stored_latents(
     model.save_pretrained(tmp_path / "other")
     assert Encoder(str(tmp_path / "other")).digest != Encoder(str(tmp_path / "vae")).digest
     other = opened("latents", packed, scale=0.18215, decoder_scale=1)
-    with pytest.warns(UserWarning, match=r"are times 0\.18215, but they are divided by 1 before"):
+    with pytest.warns(UserWarning, match=r"must equal the factor 0\.18215 of .*, got 1"):
         other.pixels(x_BCHW)
     with pytest.raises(UserError, match=r"vae' decodes 4 channels, the data have 3$"):
         samples.pixels(x_BCHW[:, :3])

@@ -49,7 +49,7 @@ def status(
 
     lab = Lab.existing(root)
     if watch and (name is None or as_json):
-        raise UserError("--watch: shows the table of one sweep; name it, without --json")
+        raise UserError("--watch: requires the name of one sweep, without --json")
     if name is None:
         show_lab(lab, as_json=as_json)
     elif watch:
@@ -76,12 +76,12 @@ def rm(
     lab = Lab.existing(root)
     whole = lab.known(name).name
     if yes and name != whole:  # a sweep of that name may have been removed just now
-        raise UserError(f"--yes: a run is removed by its whole name, {whole}")
+        raise UserError(f"--yes: removing a run requires its full name, {whole}")
     removal = removal_of(lab, whole)
     print(*removal.lines(), sep="\n")
     if yes:
         remove(removal)
-    print("removed; MLflow keeps its view" if yes else "--yes removes this for good")
+    print("removed; the MLflow copy remains" if yes else "--yes removes this for good")
     return DONE
 
 
@@ -102,7 +102,7 @@ def sync(
     lab = Lab.existing(root)
     sweeps = [lab.known_sweep(name).name for name in names] or lab.sweeps()
     if not sweeps:
-        raise UserError(f"no sweep in {lab.root}; `tread-lab sweep` makes one")
+        raise UserError(f"no sweep in {lab.root}; start one with `tread-lab sweep`")
     tracker = MlflowTracker(lab, lab.mlflow_uri)
     for name in sweeps:
         print(f"{name}: {counts_text(tracker.sync(name)) or 'no run has begun'}")

@@ -150,19 +150,18 @@ def run_spec(experiment: Experiment, rate: float | None) -> RunSpec:
 
 
 def check_device(device: str | None, *, ray: bool = False) -> None:
-    """Hide every GPU from this process and its children where `device` is the CPU.
+    """Hide all GPUs from this process and its children if `device` is the CPU.
 
-    Torch's optimizers alone would open a context on the first visible one. To be called before
-    CUDA is asked for devices, because CUDA reads the variable once.
+    Torch's optimizers open a context on the first visible GPU. Call before any CUDA query, because
+    CUDA reads the variable once.
 
     Raises:
-        UserError: a launcher started several processes; or a GPU is named by its number, and Ray
-            chooses the GPU of each run.
+        UserError: a launcher started several processes, or a GPU is named by number under Ray.
     """
     if (count := os.environ.get("WORLD_SIZE", "1")) != "1":
         raise UserError(
-            f"WORLD_SIZE={count}: torchrun or mpirun started several processes; start one"
-            " `tread-lab` process without them, which starts those of its runs"
+            f"WORLD_SIZE={count}: torchrun or mpirun started several processes; start `tread-lab`"
+            " once, without them; it starts the processes of a run"
         )
     if device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""

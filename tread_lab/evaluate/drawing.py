@@ -38,12 +38,12 @@ PARTS = "parts"  # within the folder of an evaluation
 
 
 class Drawing:
-    """What draws the images of an evaluation; an image depends on its number alone.
+    """Draws the images of an evaluation; an image depends on its number only.
 
     Attributes:
-        networks: of each branch of the guidance, by the step that the branch names.
+        networks: networks of the guidance branches, by step.
         model: the network of the first branch.
-        condition: what the network sees beside noise and level, `None` where it sees labels.
+        condition: condition in place of labels, or `None`.
     """
 
     def __init__(self, folder: RunFolder, spec: SamplesSpec, device: torch.device) -> None:
@@ -64,7 +64,7 @@ class Drawing:
             self._data.compile_decoder()
 
     def parts(self) -> Parts:
-        """Return the batches of images on the disk, with the number of each image's label."""
+        """Return the stored batches of images with their labels."""
         made = {"code": code_digest(), "device": self.device.type, "decoder": self._data.decoder}
         if self.condition is not None:
             made |= self.condition.fingerprint
@@ -77,11 +77,10 @@ class Drawing:
         """Return images, uint8, and labels of one batch; compiled networks draw a whole one, of
         which no more than `rows` is kept.
 
-        The label of an image that is drawn from a condition is the number of the held-out sample
-        whose condition it is.
+        With a condition, the label is the number of the held-out sample of the condition.
 
         Raises:
-            NotFinite: an image is not finite, which would become a black one.
+            NotFinite: an image is not finite.
         """
         data, sampler, condition = self.model.spec.data, self.spec.sampler, self.condition
         options: dict[str, Any] = {"classes": data.classes}
@@ -110,14 +109,13 @@ class Drawing:
         return pixels(self._data, x_BCHW)[: len(rows)], labels_B[: len(rows)]
 
     def progress(self, parts: Parts, described: int = 0) -> tuple[int, int]:
-        """Return how many images are done, of how many: one that is drawn is done by half where
-        metrics are to look at it."""
+        """Return finished and total images; a drawn image counts half until it is measured."""
         share = 0.5 if self.spec.metrics else 0.0
         return round((1 - share) * parts.done + share * described), parts.count
 
     @functools.cached_property
     def shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of the images, if need be of one that is decoded."""
+        """(C, H, W) of the images, by decoding one if necessary."""
         if (known := image_shape(self._data)) is not None:
             return known
         data = self.model.spec.data
@@ -146,8 +144,8 @@ class Writer(ThreadPoolExecutor):
 
 
 def draw_open(drawing: Drawing, parts: Parts, ranks: Ranks | None) -> Iterator[tuple[int, int]]:
-    """As rank 0, draw the images that are not on the disk, yielding the progress at first and after
-    each batch; closed there, the next process goes on. Of n processes each draws every n-th batch.
+    """As rank 0, draw the missing images, yielding the progress first and after each batch; can be
+    closed and resumed. Each of n processes draws every n-th batch.
     """
     todo = parts.open_batches()
     yield drawing.progress(parts)
@@ -198,7 +196,7 @@ def _rounds(
 
 
 def whole(step: Step) -> int | None:
-    """Return a step that is no share of all steps any more."""
+    """Return a step as a number, not a share."""
     assert not isinstance(step, str), step
     return step
 
@@ -218,7 +216,7 @@ def _denoiser(model: Trained, precision: str) -> Denoiser:
 def write_samples(
     path: Path, parts: Parts, shape: tuple[int, int, int], labels: Sequence[int]
 ) -> None:
-    """Write what ADM's evaluator takes: images `arr_0`, uint8 [N, H, W, C], and labels `arr_1`."""
+    """Write ADM's format: images `arr_0`, uint8 [N, H, W, C], and labels `arr_1`."""
     C, H, W = shape
     pixels = (part["images"].transpose(0, 2, 3, 1) for part in parts.read())
     members = {
