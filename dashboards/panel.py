@@ -132,12 +132,11 @@ def curve(run: RunFolder) -> pd.Series[float]:
 
 def pictures(run: RunFolder, *, embed: bool) -> list[dict[str, str]]:
     """Return the sample grids of a run: sampler settings, and content or address."""
-    grids = [
+    return [
         {"drawn": how_drawn(evaluation["spec"]), "source": _source(run, folder.path, embed=embed)}
         for folder in run.end_evaluations()
         if (folder.path / "grid.png").exists() and (evaluation := folder.read())
     ]
-    return sorted(grids, key=lambda grid: grid["drawn"])
 
 
 def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[list[str]]:
@@ -146,19 +145,6 @@ def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[li
     keys = [key for key in dict.fromkeys([*before, *after]) if not key.startswith(NOT_SHOWN)]
     pairs = ((key, before.get(key, "absent"), after.get(key, "absent")) for key in keys)
     return [[key, old, new] for key, old, new in pairs if old != new]
-
-
-def seed_values(frame: pd.DataFrame, column: str) -> pd.DataFrame | None:
-    """Return name and value of each seed of each cell; `None` where no cell has several.
-
-    Args:
-        column: a metric of the frame, or the difference of one to dense.
-    """
-    rows = with_delta(frame, column.removeprefix(DELTA))
-    rows = rows[(rows["role"] != "baseline") & (rows["state"] == "completed")]
-    if rows.empty or rows.groupby(["role", "cell"]).size().max() < 2:
-        return None
-    return pd.DataFrame({"name": rows["cell"], "value": rows[column]}).dropna()
 
 
 def _routes(matrix: Similarity) -> str:

@@ -1,8 +1,7 @@
-"""Tables of the page: ranking, costs, failures and setups as texts, with numbers to sort by."""
+"""Tables of the page: ranking, costs, failures."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +16,13 @@ from tread_lab.records.lab import Lab, run_status
 from tread_lab.records.metric_names import (
     IMAGES_PER_S,
     MFU,
-    MINUS,
     PEAK_MEMORY,
     STEP_SECONDS,
     TRAIN_FLOPS,
     TRAIN_SECONDS,
     metric_label,
 )
-from tread_lab.records.run_state import SENTENCES, RunState
+from tread_lab.records.run_state import ADVICE, SENTENCES, RunState
 from tread_lab.results import cells_frame, ranking_key, result_texts, routed
 from tread_lab.results.cells import over_dense
 from tread_lab.results.ranking import BUSY, formatted, ranking
@@ -35,14 +33,6 @@ TIMES_SIGN = "\N{MULTIPLICATION SIGN}"
 STEPS, STEP_FLOPS = "cost/steps", "cost/step_flops"
 BESIDE = 3  # metrics beside that of the ranking
 FAILURES = 200  # rows
-ADVICE = {  # kind of failure, or state -> remedy
-    "oom": "Lower execution.micro_batch, which keeps the run, and run the sweep again.",
-    "parent": "See why the parent run failed; --retry-failed runs both again.",
-    "failed": "Mend what the traceback names; --retry-failed runs it again.",
-    "diverged": "A result, not run again. Try a lower train.lr in another cell.",
-    "early": "Stopped early: worse than others at the same step. `stop_early: null` turns it off.",
-    "interrupted": "Run the sweep again; it continues from the last checkpoint.",
-}
 
 
 @dataclass(frozen=True)
@@ -51,25 +41,22 @@ class Table:
 
     Attributes:
         numeric: columns of numbers, aligned right.
-        sort: sort key of each table cell; `None` for words.
         cells: number of the sweep's cell in each row; `None` for other rows.
     """
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
     numeric: Sequence[bool]
-    sort: Sequence[Sequence[float | None]]
     cells: Sequence[int | None]
 
 
 def table(texts: pd.DataFrame, cells: Sequence[int | None] = ()) -> Table:
-    """Return a frame of texts as a table; columns of numbers sort numerically."""
+    """Return a frame of texts as a table."""
     rows = [[routed(str(text)) for text in row] for row in texts.to_numpy().tolist()]
     columns = [[row[k] for row in rows] for k in range(len(texts.columns))]
     number = rf"[+\u2212]?\d|$|{BUSY}"
     numeric = [all(re.match(number, text) for text in column) for column in columns]
-    sort = [[_number(text) if n else None for text, n in zip(row, numeric)] for row in rows]
-    return Table(list(map(str, texts)), rows, numeric, sort, cells or [None] * len(rows))
+    return Table([*map(str, texts)], rows, numeric, cells or [None] * len(rows))
 
 
 def ranking_table(frame: pd.DataFrame, numbers: Mapping[tuple[str, str], int]) -> Table | None:
@@ -117,9 +104,9 @@ def failures(
     lab: Lab, sweep: str, frame: pd.DataFrame, numbers: Mapping[tuple[str, str], int]
 ) -> Iterator[dict[str, Any]]:
     """Yield each trial without a result: cell, seed, run, state, reason, remedy and traceback."""
-    bad = frame["state"].map(lambda state: bool(RunState(state).lacks_result))
-    bad |= frame["state"] == RunState.INTERRUPTED
-    rows = frame[bad | ((frame["reason"] != "") & (frame["state"] == RunState.COMPLETED))]
+    bad = [s for s in RunState if s.lacks_result or s is RunState.INTERRUPTED]
+    alone = (frame["reason"] != "") & (frame["state"] == RunState.COMPLETED)
+    rows = frame[frame["state"].isin(bad) | alone]
     stopped = stopped_early(lab, lab.sweep(sweep).plan())
     for row in rows.head(FAILURES).to_dict("records"):
         status = run_status(lab.run(str(row["run"])), stopped)
@@ -137,9 +124,3 @@ def failures(
             "remedy": ADVICE.get(kind, ADVICE.get(str(status.state), "")),
             "traceback": last[-4000:],
         }
-
-
-def _number(text: str) -> float | None:
-    found = re.match(r"[+-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?", text.replace(MINUS, "-"))
-    value = float(found[0].replace(",", "")) if found else math.nan
-    return value if math.isfinite(value) else None

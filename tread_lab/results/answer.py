@@ -23,7 +23,7 @@ from tread_lab.records.metric_names import (
     delta_column,
     value_text,
 )
-from tread_lab.records.run_state import RunState
+from tread_lab.records.run_state import ADVICE, RunState
 from tread_lab.results.cells import (
     COUNT,
     HIGH,
@@ -60,10 +60,6 @@ from tread_lab.results.texts import (
 NAMED = 2  # cells without a result of one state that are named with their reasons
 FEWER = 0.99  # share of dense's FLOPs, above which dense itself shows what they reach
 ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
-REMEDIES = {
-    RunState.DIVERGED: "Try a lower train.lr.",
-    RunState.FAILED: "Rerun failed cells with --retry-failed.",
-}
 ENDS = [GAP_HELDOUT, GAP_HELDOUT + LOW, GAP_HELDOUT + HIGH]
 
 
@@ -146,7 +142,7 @@ def _missing(frame: pd.DataFrame, trials: pd.DataFrame, done: int, *, complete: 
         for state, own in trials.groupby("state", sort=False)
         if RunState(state).lacks_result
     ]
-    advice = "".join(f" {REMEDIES[state]}" for state in REMEDIES if state in {*trials["state"]})
+    advice = "".join(f" {ADVICE[label]}" for label, *_ in lost if label in ADVICE)
     if len(lost) == 1 and len(lost[0][1]) == len(trials):
         whole = f"all {len(trials)} cells" if len(trials) > 1 else "the only cell"
         return f"No result: {whole} {lost[0][0]} ({lost[0][2]}).{advice}"
@@ -383,7 +379,7 @@ def _cost(frame: pd.DataFrame, best: pd.DataFrame) -> str:
         return f"{text}. Dense was given the same FLOPs."
     if share > FEWER:
         return f"{text}."
-    return f"{text}. Dense with as many FLOPs was not run; `match: train_flops` compares it."
+    return f"{text}. Dense with as many FLOPs was not run; match: train_flops compares both."
 
 
 def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:
