@@ -45,17 +45,17 @@ def table(name: str) -> pd.DataFrame:
 
 
 def recipes() -> pd.DataFrame:
-    """Return what stands behind each recipe. A blank is what we could not read."""
+    """Return the details of each recipe; a blank cell is unknown."""
     return _frame(_STORED["recipes"])
 
 
 def speed_ups() -> pd.DataFrame:
-    """Return the printed speed-up factors of DiT-XL/2 with what each divides by what."""
+    """Return the printed speed-up factors of DiT-XL/2 with numerator and denominator."""
     return _frame(_STORED["speed_ups"])
 
 
 def mixed(table: pd.DataFrame) -> pd.Series[bool]:
-    """Return whether the dense and the routed number of each row are of two recipes."""
+    """Return whether the dense and the routed number of each row have different recipes."""
     return table["recipe_dense"] != table["recipe_tread"]
 
 
@@ -91,9 +91,9 @@ class Table:
     """A table ready to be shown.
 
     Attributes:
-        name, caption, note: `Table 5`, what it is, and what to know before comparing.
-        source: where the numbers come from.
-        texts: the cells, as people read them.
+        name, caption, note: `Table 5`, its content, and limits of comparisons.
+        source: publication of the numbers.
+        texts: the formatted cells.
     """
 
     name: str
@@ -130,7 +130,7 @@ def published_table(name: str) -> Table:
 def sweep_table(frame: pd.DataFrame, metric: str, note: str = "") -> Table:
     """Return a sweep's cells ranked by a metric, each beside its difference to its own baseline.
 
-    What Tables 2, 4, 5 and 6 say, for whatever a sweep varies: models, data, rates, rules.
+    The counterpart of Tables 2, 4, 5 and 6 for any sweep.
 
     Raises:
         UserError: no such metric.
@@ -144,7 +144,7 @@ def sweep_table(frame: pd.DataFrame, metric: str, note: str = "") -> Table:
 
 
 def sizes() -> pd.DataFrame:
-    """Return the published sizes as tread-lab builds them: shape, route 2->B-4, parameters, FLOPs.
+    """Return the published sizes as built by tread-lab: shape, route 2->B-4, parameters, FLOPs.
 
     Parameters are the trainable ones with 4 output channels (no learned variance), in millions; a
     route adds none. Forward cost in GMAC on 256 tokens, dense and routed at s = 0.5.
@@ -159,7 +159,7 @@ def sizes() -> pd.DataFrame:
 
 
 def parameters() -> pd.DataFrame:
-    """Return trainable parameters of DiT-XL/2 with each thing beside it, as tread-lab builds them.
+    """Return trainable parameters of DiT-XL/2 with each method, as built by tread-lab.
 
     A route adds none, a mask decoder (MaskDiT) and a fusion (SPRINT) do; SD-DiT is not built here.
     """

@@ -28,6 +28,7 @@ from tread_lab.results import ARROW, routed
 
 BETTER_TO_WORSE = ((0.0, style.BLUE), (0.5, "#F7F7F7"), (1.0, style.ORANGE))
 LESS_TO_MORE = ((0.0, style.PURPLE), (0.5, "#F7F7F7"), (1.0, "#1B7837"))
+MARGIN = {"l": 60, "r": 20, "t": 28, "b": 52}
 BARE = {"showgrid": False, "zeroline": False}
 DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}  # matplotlib's names
 ZERO = "•"  # beside a number in a map
@@ -62,7 +63,7 @@ def figure(*traces: Any, height: int = 320, **layout: Any) -> go.Figure:
     base: dict[str, Any] = {
         "template": "none",
         "height": height,
-        "margin": {"l": 60, "r": 20, "t": 28, "b": 52},
+        "margin": MARGIN,
         "hoverlabel": {"align": "left"},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "showlegend": False,

@@ -104,7 +104,7 @@ def file(template: str, **values: Any) -> str:
 
 
 def contents(lab: Lab, sweep: str) -> dict[str, Any]:
-    """Return everything that the page shows of a sweep, beside its cells' details.
+    """Return the content of the page of a sweep, without details of its cells.
 
     Raises:
         UserError: no such sweep.
@@ -149,7 +149,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
 
 
 def cell_numbers(frame: pd.DataFrame) -> Numbers:
-    """Return (role, cell) -> the place of the cell among all cells of the sweep."""
+    """Return (role, cell) -> number of the cell within the sweep."""
     pairs = frame[["role", "cell"]].drop_duplicates()
     return {pair: k for k, pair in enumerate(zip(pairs["role"], pairs["cell"]))}
 
@@ -273,7 +273,7 @@ def _costs(records: SweepRecords, numbers: Numbers) -> Iterator[Chart]:
 
 
 def progress(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> dict[str, Any]:
-    """Return counts of states, times, and how far the running runs are."""
+    """Return counts of states, times, and the progress of running runs."""
     folder, runs, numbers = lab.sweep(plan.name), frame.drop_duplicates("run"), cell_numbers(frame)
     counts = Counter(map(str, runs["state"]))
     counts["pending"] += plan.to_suggest * max(1, runs["seed"].nunique())

@@ -38,10 +38,10 @@ NOT_SHOWN = ("seed", "execution.")  # fields of a spec that are no difference be
 def panel(
     lab: Lab, plan: StoredPlan, frame: pd.DataFrame, number: int, *, embed: bool
 ) -> dict[str, Any]:
-    """Return all that the page shows of the cell with this number, its seeds together.
+    """Return the panel of the cell with this number, all seeds together.
 
     Args:
-        embed: whether pictures stand inside the page, else they have addresses of the server.
+        embed: whether pictures are embedded in the page; else they link to the server.
     """
     cells = cells_frame(frame)
     role, name = cells["role"].iloc[number], cells["cell"].iloc[number]
@@ -82,7 +82,7 @@ def panel(
 
 
 def numbers(frame: pd.DataFrame, number: int) -> list[list[str]]:
-    """Return [metric, value, dense's value, difference, what the intervals are over] of a cell."""
+    """Return [metric, value, dense's value, difference, unit of the intervals] of a cell."""
     wanted = [DELTA, GAP_HELDOUT, HELDOUT_LOSS, *quality_metrics(frame), *COSTS]
     metrics = [metric for metric in dict.fromkeys(wanted) if metric in frame]
     for metric in metrics:
@@ -119,9 +119,9 @@ def _curves(lab: Lab, name: str, runs: Sequence[str], dense: Sequence[str]) -> C
 
 
 def curve(run: RunFolder) -> pd.Series[float]:
-    """Return the logged training loss by step; of more than POINTS entries every k-th.
+    """Return the logged training loss by step, thinned to at most POINTS entries.
 
-    Each k is a power of two, so that curves of several lengths keep steps in common.
+    Every k-th entry is kept, k a power of two, so that curves share steps.
     """
     losses = [entry for entry in run.entries() if entry.key == TRAIN_LOSS]
     logged = [(entry.step, entry.value) for entry in losses if np.isfinite(entry.value)]
@@ -131,7 +131,7 @@ def curve(run: RunFolder) -> pd.Series[float]:
 
 
 def pictures(run: RunFolder, *, embed: bool) -> list[dict[str, str]]:
-    """Return the sample grids of a run: how they were drawn, and their content or address."""
+    """Return the sample grids of a run: sampler settings, and content or address."""
     return [
         {"drawn": how_drawn(evaluation["spec"]), "source": _source(run, folder.path, embed=embed)}
         for folder in run.end_evaluations()

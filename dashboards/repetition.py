@@ -16,7 +16,7 @@ from tread_lab.records.sweep_folder import StoredPlan
 
 
 def repetition(lab: Lab, plan: StoredPlan, best: str = "") -> dict[str, Any]:
-    """Return how to repeat a sweep whose best run is `best`: `winner` (commands that use it),
+    """Return instructions to repeat a sweep with best run `best`: `winner` (commands that use it),
     `how` in words, `commands`, `file` (complete), `data` and `setups`."""
     name, run = plan.name, best or plan.trials[0].run
     how = f"Elsewhere, install the same commit and save the file below as {name}.yaml."
@@ -35,7 +35,7 @@ def repetition(lab: Lab, plan: StoredPlan, best: str = "") -> dict[str, Any]:
 
 
 def winner(plan: StoredPlan, run: str) -> str:
-    """Return the commands that use a run of a sweep: train its cell anew, export its weights."""
+    """Return the commands that retrain a cell and export its weights."""
     trial = next((trial for trial in plan.trials if trial.run == run), None)
     if trial is None:
         return ""
@@ -57,8 +57,7 @@ def winner(plan: StoredPlan, run: str) -> str:
 def sweep_file(plan: StoredPlan) -> str:
     """Return the sweep as one YAML file that writes out every field of its base run.
 
-    `tread-lab sweep FILE` gives the same trials under the same signatures, whatever has become of
-    the shipped experiment in the meantime.
+    `tread-lab sweep FILE` gives the same signatures, even if the shipped experiment has changed.
     """
     said = {name: plan.base[name] for name in ("sampler", "reference") if plan.base.get(name)}
     file = {

@@ -16,6 +16,7 @@ from optuna.visualization import (
     plot_slice,
 )
 
+from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart
 from tread_lab.records.metric_names import GAP_HELDOUT, lower_is_better, metric_label
 from tread_lab.records.run_state import RunState
@@ -70,8 +71,7 @@ def search_charts(frame: pd.DataFrame, metric: str) -> Iterator[Chart]:
                 continue
             named = {} if draw is plot_param_importances else {"target_name": metric_label(metric)}
             figure = draw(study, **named)
-            margin = {"l": 60, "r": 20, "t": 40, "b": 50}
-            figure.update_layout(template="none", title=None, height=320, margin=margin)
+            figure.update_layout(template="none", title=None, height=320, margin=charts.MARGIN)
             note = NOISE if draw is plot_param_importances and _alike(frame) else ""
             yield Chart(title, figure, caption + note)
 

@@ -52,7 +52,7 @@ Reader = Callable[[Lab, str], dict[str, Any]]
 
 
 class Pages:
-    """What the server answers; a sweep is read again when its records have changed."""
+    """Responses of the server; a sweep is read again after its records change."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -60,7 +60,7 @@ class Pages:
         self._lock = threading.Lock()
 
     def read(self, name: str, reader: Reader = contents) -> tuple[str, dict[str, Any]]:
-        """Return a version of the records of a sweep, and what a reader makes of them."""
+        """Return the version of a sweep's records, and the result of a reader."""
         with self._lock:
             version = self.version(name)
             if self._read.get((reader, name), ("",))[0] != version:
@@ -68,7 +68,7 @@ class Pages:
             return self._read[reader, name]
 
     def version(self, name: str) -> str:
-        """Return a digest of the times of all that the page of a sweep is made from."""
+        """Return a digest of the modification times of a page's sources."""
         folder = self.lab.known_sweep(name)
         times: list[object] = [folder.stamp]
         for run in folder.plan().runs():
@@ -78,7 +78,7 @@ class Pages:
         return digest(repr(times))
 
     def index(self) -> Response:
-        """Answer a line for each sweep, the newest first; of one that cannot be read, why."""
+        """Answer a line for each sweep, the newest first, or why it cannot be read."""
         lines = list[dict[str, Any]]()
         for name in self.lab.sweeps():
             try:
@@ -92,8 +92,8 @@ class Pages:
         return _html(render("sweeps.html.jinja", sweeps=lines, root=self.lab.root.name))
 
     def page(self, name: str, part: str = "") -> Response:
-        """Answer the page of a sweep, or its part `main` or `progress`; the tag tells whether
-        anything beside the progress has changed."""
+        """Answer the page of a sweep, or its part `main` or `progress`; the tag changes with
+        anything but the progress."""
         if part not in ("", "main", "progress"):
             raise UserError(f"no part {part}")
         version, now = self.read(name)
@@ -127,10 +127,10 @@ class Pages:
 
 
 class DashboardServer(uvicorn.Server):
-    """The server of one lab; port 0 takes a free one.
+    """The server of one lab; port 0 selects a free port.
 
     Attributes:
-        loopback: whether this machine alone reaches it; then no other name of a host is answered.
+        loopback: whether only this machine can reach it; other host names are then rejected.
     """
 
     def __init__(self, lab: Lab, host: str, port: int) -> None:
@@ -156,12 +156,12 @@ class DashboardServer(uvicorn.Server):
         return f"http://{host}:{port}/"
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until `should_exit` is set or a signal comes, which then has its usual effect."""
+        """Serve until `should_exit` is set or a signal arrives, which then has its usual effect."""
         super().run(sockets or [self._socket])
 
 
 def application(pages: Pages, *, hosts: Sequence[str]) -> Starlette:
-    """Return what answers GET requests that name one of these hosts."""
+    """Return the application, which answers GET requests to these hosts."""
     guards = [
         Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
         Middleware(GZipMiddleware, minimum_size=SMALL, compresslevel=1),
@@ -232,7 +232,7 @@ def serve(
     port: int = 8600,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve until interrupted; the lab may be made later, by its first sweep.
+    """Serve until interrupted; the lab may be created later by its first sweep.
 
     Raises:
         UserError: the port is taken.

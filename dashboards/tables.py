@@ -40,8 +40,8 @@ class Table:
     """A table of texts.
 
     Attributes:
-        numeric: columns of numbers, which stand to the right.
-        cells: the number of the sweep's cell that a row is about; `None` for other rows.
+        numeric: columns of numbers, aligned right.
+        cells: number of the sweep's cell in each row; `None` for other rows.
     """
 
     heads: Sequence[str]

@@ -11,10 +11,10 @@ from torch import Tensor
 def generator(*key: int | str) -> torch.Generator:
     """Return a CPU generator named by `key`; equal keys, equal draws, on any machine and device.
 
-    Draws are made on the CPU and moved, so that a run sees the same numbers whatever it trains on.
-    Torch's Mersenne Twister takes 32 bits of a seed: of n keys n (n - 1) / 2^33 pairs draw alike on
-    average, which is 18.6 pairs for the noise of 400,000 steps. More bits would change every draw
-    and with them every recorded number.
+    Numbers are drawn on the CPU and moved, so they do not depend on the device. Torch's Mersenne
+    Twister uses 32 bits of a seed: among n keys n (n - 1) / 2^33 pairs coincide on average, 18.6
+    pairs for the noise of 400,000 steps. More bits would change every draw and every recorded
+    number.
     """
     digest = hashlib.blake2b("/".join(map(str, key)).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)

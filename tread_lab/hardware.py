@@ -28,10 +28,10 @@ _QUERY = "--query-gpu=index,uuid,compute_cap,name"
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What one kind of device is and can do.
+    """Properties of one kind of device.
 
     Attributes:
-        model: of the GPU or the processor, by which speeds compare.
+        model: model of the GPU or processor, the key of recorded speeds.
     """
 
     type: str
@@ -40,7 +40,7 @@ class DeviceFacts:
 
 
 def gpus() -> list[DeviceFacts]:
-    """Return the GPUs of this machine that CUDA_VISIBLE_DEVICES does not hide, in its order."""
+    """Return the GPUs of this machine allowed by CUDA_VISIBLE_DEVICES, in its order."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return list(_all_gpus().values())
@@ -69,7 +69,7 @@ def _all_gpus() -> Mapping[tuple[str, str], DeviceFacts]:
 
 
 def of_gpu(table: Mapping[str, T], label: str) -> T | None:
-    """Return what a table has of a GPU of this name; it has nothing of a part of one (MIG)."""
+    """Return the table entry of a GPU name; none for MIG partitions."""
     return next((x for part, x in table.items() if part in label and " MIG " not in label), None)
 
 
@@ -85,7 +85,7 @@ def processor() -> str:
 
 
 def usable_cpus() -> float:
-    """Return how many CPUs this process may use: those it is bound to, less by a quota."""
+    """Return the number of CPUs of this process, by affinity and quota."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     v1 = limits("cpu/cpu.cfs_quota_us") + limits("cpu/cpu.cfs_period_us")
     quotas = [q for q in (limits("cpu.max"), v1) if len(q) == 2 and q[0] > 0]
@@ -93,7 +93,7 @@ def usable_cpus() -> float:
 
 
 def limits(name: str) -> list[int]:
-    """Return the numbers in a file of the cgroup; none where it is absent or says `max`."""
+    """Return the numbers in a cgroup file; none if it is missing or `max`."""
     try:
         return [int(word) for word in (_CGROUP / name).read_text().split()]
     except (OSError, ValueError):
@@ -105,10 +105,10 @@ class Devices:
     """The devices where runs will run.
 
     Attributes:
-        kinds: the distinct ones; a run may meet any of them.
-        slots: how many runs go at once.
-        runs_per_device: most runs that share one device.
-        threads: of each run on a CPU.
+        kinds: distinct kinds; a run may use any of them.
+        slots: number of concurrent runs.
+        runs_per_device: maximum of runs on one device.
+        threads: CPU threads per run.
         per_run: devices that train one run together.
     """
 
@@ -125,7 +125,7 @@ class Devices:
         """Return the device `wanted` of this machine, or its best one.
 
         Raises:
-            UserError: it is not here.
+            UserError: no such device.
         """
         return Devices((_facts(wanted),), slots, runs_per_device, threads)
 
@@ -135,18 +135,17 @@ class Devices:
 
     @property
     def share(self) -> float:
-        """Devices of each run, a part of a GPU where several have it; on a CPU each has its own
-        cores."""
+        """Devices per run, less than 1 if runs share a GPU."""
         return self.per_run / (self.runs_per_device if self.type == "cuda" else 1)
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """Those that every kind computes in."""
+        """Precisions supported by every kind."""
         first, *others = (kind.precisions for kind in self.kinds)
         return tuple(p for p in first if all(p in other for other in others))
 
     def names(self) -> dict[str, Any]:
-        """Return what a sweep's `where` may ask: `precision in device.precisions`."""
+        """Return the names for `where`: `precision in device.precisions`."""
         return {"device": {"type": self.type, "precisions": list(self.precisions)}}
 
 
@@ -171,9 +170,9 @@ def check_precisions(precisions: Iterable[str], devices: Devices) -> None:
         for kind in devices.kinds:
             if precision not in kind.precisions:
                 raise UserError(
-                    f"precision: {kind.type} ({kind.model}) has no {precision}; choose one of"
-                    f" {', '.join(devices.precisions)}; `where: precision in device.precisions`"
-                    " leaves it out of a sweep"
+                    f"precision: {kind.type} ({kind.model}) has no {precision}; choose one of "
+                    f"{', '.join(devices.precisions)}; `where: precision in device.precisions`"
+                    " excludes it from a sweep"
                 )
 
 
@@ -182,11 +181,11 @@ class RunResources:
     """CPUs, GPUs and device of a run.
 
     Attributes:
-        device: as the user named it; `None` for a GPU if runs have a share of one, else the CPU.
-        cpus: of each of its processes.
-        gpus: whole ones, or a share of one as Ray schedules it; memory is not divided.
-        concurrent: most runs at the same time.
-        processes: on CPUs, that train a run together; on GPUs there is one for each.
+        device: the requested device; `None` for a GPU if runs have a share of one, else the CPU.
+        cpus: CPUs per process.
+        gpus: number of GPUs, or a share of one in Ray's sense; memory is not divided.
+        concurrent: maximum of concurrent runs.
+        processes: CPU processes per run; on GPUs, one per GPU.
     """
 
     device: str | None = None
@@ -213,17 +212,17 @@ class RunResources:
 
     @property
     def devices(self) -> int:
-        """How many devices train a run together, each with a process of its own."""
+        """Number of devices per run, each with its own process."""
         return max(int(self.gpus), self.processes)
 
     @property
     def cores(self) -> int:
-        """CPU cores of a run."""
+        """Number of CPU cores per run."""
         return self.cpus * self.devices
 
     @property
     def worker_device(self) -> str:
-        """The device of a worker, which sees its own GPUs alone: a GPU only if a run has one."""
+        """Device of a worker, which sees only its own GPUs."""
         return "cuda" if self.gpus else self.device or "cpu"
 
     def slots(self, cpus: float, gpus: float) -> int:
@@ -234,7 +233,7 @@ class RunResources:
         return int(min(fits))
 
     def on(self, devices: Devices, slots: int) -> Devices:
-        """Return devices with what runs get of them, `slots` at once."""
+        """Return devices with their share per run and `slots` concurrent runs."""
         shared = max(1, int(1 / self.gpus)) if self.gpus else slots
         at_once = min(slots, self.concurrent or slots)
         return replace(
@@ -247,8 +246,7 @@ class RunResources:
 
 
 def cpus_here() -> int:
-    """Return the whole CPUs that runs on this machine may use, of which the machine may have more.
-
-    Ray is given as many: by itself it counts all, or what it takes for the limits of a container.
+    """Return the whole CPUs available to runs on this machine. Ray receives this number, because it
+    ignores affinity and some container limits.
     """
     return max(1, int(usable_cpus()))

@@ -68,8 +68,8 @@ COMPARES = {  # differences to dense, whose captions say at equal what
 def write_figures(lab: Lab, sweep: str) -> list[Path]:
     """Write every figure as PNG and PDF, tables as Markdown and LaTeX, and return their paths.
 
-    A figure without a single number to show is left out. A sweep with more axes than the route's
-    has one set of figures for each of their values. They take the place of the whole folder.
+    Figures without numbers are omitted. A sweep with further axes has one set of figures per value
+    of these axes. The new files replace the folder.
 
     Raises:
         UserError: no such sweep, or its folder cannot be written.
@@ -88,14 +88,14 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
 
 
 def sweep_records(lab: Lab, folder: SweepFolder) -> SweepRecords:
-    """Return what all figures of a sweep are drawn from."""
+    """Return the records from which all figures of a sweep are drawn."""
     reader = SweepReader.of(lab, folder.name)
     history = history_frame(lab, folder.name, [TRAIN_LOSS])
     return SweepRecords(lab, reader.trials(), history, reader.training(), reader.equal_steps())
 
 
 def all_figures(records: SweepRecords) -> Iterator[Drawn]:
-    """Give every figure that a sweep's records support, in the order of `KINDS`."""
+    """Yield every figure that the records support, in the order of `KINDS`."""
     other, question = records.equal_steps, records.frame.attrs.get("comparison", "")
     parts = []
     for name, frame in placements.panels(records.frame):

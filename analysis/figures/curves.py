@@ -52,18 +52,20 @@ from tread_lab.results.intervals import t_interval
 RATE = "rate"
 STEPS_AXIS, HOURS_AXIS = "training steps", "device-hours"
 COSTS = {TRAIN_IMAGES: "training images", DEVICE_HOURS: HOURS_AXIS}
-FALLING = " The rate falls to the end ({}): an earlier step is no shorter run."
+FALLING = (
+    " The learning rate decays to the end ({}), so an earlier step does not equal a shorter run."
+)
 
 
 @dataclass(frozen=True)
 class Curves(Points):
     """Points on curves, baselines first, from left to right.
 
-    Their rows also have `curve`, its name (`dense`, or the route with its rate, and what else is
-    fixed), `dense`, whether it is of baselines, and `x`, the value of the axis.
+    Further columns: `curve`, its name (`dense`, or the route with its rate and other fixed
+    settings); `dense`, whether its points are baselines; `x`, the value of the axis.
 
     Attributes:
-        warning: why stages of runs stand in for no shorter runs; empty where they do.
+        warning: why intermediate checkpoints do not equal shorter runs; empty if they do.
     """
 
     warning: str = ""
@@ -77,8 +79,8 @@ class Curves(Points):
 def curves(frame: pd.DataFrame, metric: str, axis: str) -> Curves:
     """Return `metric` along the numeric column `axis`, from the rows of `trials_frame`.
 
-    Cells are joined that differ in `axis` alone; over steps of training also in what they spend,
-    which gives them their steps. A cell has a number only if all its seeds completed.
+    A curve joins cells that differ in `axis` only (over training steps, also in `spend`). A cell
+    has a number only if all its seeds completed.
 
     Raises:
         UserError: no such metric, or no numeric axis of that name.
@@ -109,7 +111,7 @@ def curve_looks(found: Curves) -> Iterator[tuple[str, pd.DataFrame, str, str]]:
 
 
 def draw_curves(found: Curves, ax: style.Axes, *, legend: bool = True) -> None:
-    """Draw dense curves black and dashed, others in colour; cells without a number are lettered."""
+    """Draw dense curves black and dashed, others in colour; letters mark cells without a number."""
     for name, rows, shape, colour in curve_looks(found):
         known = rows[rows["value"].notna()]
         look: dict[str, Any] = {"fmt": shape, "color": colour, "label": style.arrow(name)}
@@ -126,7 +128,7 @@ def draw_curves(found: Curves, ax: style.Axes, *, legend: bool = True) -> None:
 def rates(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Curves:
     """Return one curve for every route (and other axis) with at least two rates.
 
-    Rates are 0 <= s < 1; at s = 0 stands the baseline itself, whose difference is 0.
+    Rates are 0 <= s < 1; s = 0 is the baseline, whose difference is 0.
 
     Raises:
         UserError: no such metric.
@@ -141,7 +143,7 @@ def rates(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Curves:
 
 
 def published_rates() -> Curves:
-    """Return Table 5: FID-50K of DiT-B/2 less that of the dense run; another metric and model."""
+    """Return Table 5: FID-50K of DiT-B/2 minus that of its dense run."""
     table = paper_tables.table("Table 5")
     rate, fid = (table[c].to_numpy(float) for c in ("selection_rate", "fid"))
     rows = bare_rows(curve="2->8", dense=False, x=rate, value=fid - fid[0])
@@ -151,14 +153,14 @@ def published_rates() -> Curves:
 def best_rate(found: Curves) -> pd.Series[Any] | None:
     """Return the best point, the baseline's own zero included.
 
-    `None` where no rate has a number, or no value of the metric is better.
+    `None` if no rate has a number, or the metric has no better direction.
     """
     measured = (found.measured["x"] > 0).any() and found.best is not None
     return found.rows.loc[found.best] if measured else None
 
 
 def draw_rates(found: Curves, ax: style.Axes) -> None:
-    """Draw one line per route; cells without a number are lettered on the axis."""
+    """Draw one line per route; letters on the axis mark cells without a number."""
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
     missing = len(found.measured) < len(found.rows)
     draw_curves(found, ax, legend=missing or len(found.curves) > 1)
@@ -178,7 +180,7 @@ def rates_caption(found: Curves) -> str:
 
 
 def selection_rates(records: SweepRecords) -> Iterator[Drawn]:
-    """Draw how many tokens are routed, beside the published rates."""
+    """Draw a metric against the selection rate, beside the published values."""
     for metric in records.compared:
         found = rates(records.frame, metric)
         if best_rate(found) is not None:
@@ -192,10 +194,7 @@ def selection_rates(records: SweepRecords) -> Iterator[Drawn]:
 
 
 def over_training(frame: pd.DataFrame, metric: str) -> dict[str, Curves]:
-    """Return curves of a metric over training steps, and over each cost that rows have.
-
-    Of rows of `SweepReader.training`; a point is a stage of one run, or a run of its own length. A
-    gap has no curve of the baseline, of which it is 0.
+    """Return curves of a metric over training steps and over each recorded cost.
 
     Raises:
         UserError: no such metric, or the sweep has no several steps of training.
@@ -211,12 +210,12 @@ def over_training(frame: pd.DataFrame, metric: str) -> dict[str, Curves]:
 
 
 def training_axis(frame: pd.DataFrame) -> str:
-    """Return the column with training steps: of stages of runs, or of runs of several lengths."""
+    """Return the column of training steps: of checkpoints, or of runs of several lengths."""
     return STEP if STEP in frame else STEPS
 
 
 def training_metrics(frame: pd.DataFrame) -> list[str]:
-    """Return the gap and the metrics of quality of a sweep with several steps of training."""
+    """Return the gap and the quality metrics of a sweep measured at several training steps."""
     axis = training_axis(frame)
     settings = [a for a in frame.attrs.get("axes", ()) if a in frame and a not in (axis, SPEND)]
     trials = frame[frame["role"] == "trial"]
@@ -228,7 +227,7 @@ def training_metrics(frame: pd.DataFrame) -> list[str]:
 
 
 def draw_over_training(found: Curves, ax: style.Axes, *, over: str, legend: bool = True) -> None:
-    """Draw curves; a gap has the line of its baseline at 0."""
+    """Draw curves; for a gap, a line at 0 is the baseline."""
     known = found.rows.groupby("curve")["x"].transform("count") > 0
     draw_curves(replace(found, rows=found.rows[known]), ax, legend=legend)
     if found.metric.startswith("gap/"):
@@ -238,7 +237,7 @@ def draw_over_training(found: Curves, ax: style.Axes, *, over: str, legend: bool
 
 
 def training_caption(panels: Mapping[str, Curves]) -> str:
-    """Return the last value of every curve with what it had spent, and what intervals are over."""
+    """Return the last value and cost of every curve, and the unit of the intervals."""
     found = panels[STEPS_AXIS]
     hours = panels[HOURS_AXIS].rows["x"] if HOURS_AXIS in panels else pd.Series(dtype=float)
     ends = []
@@ -270,17 +269,17 @@ def growths(records: SweepRecords) -> Iterator[Drawn]:
 
 
 FACTORS = (
-    "{factors}. A factor is the dense run's cost ({cost}) to reach a value over the other's, at the"
-    " best value that both reached."
+    "{factors}. A factor is the cost ({cost}) at which dense reaches a value, divided by the"
+    " other curve's cost, at the best value that both reach."
 )
 
 
 @dataclass(frozen=True)
 class Factor:
-    """One speed-up: the cost at which dense training reaches `level` over that of another curve.
+    """One speed-up: cost at which dense training reaches `level`, over the other curve's.
 
     Attributes:
-        low, high: 95% interval over seeds, of the logarithms of their factors; NaN without.
+        low, high: 95% interval over seeds, from the log factors; NaN for one seed.
     """
 
     name: str
@@ -313,7 +312,7 @@ def cost_to_reach(curve: pd.DataFrame, level: float) -> float:
     """Return the least cost at which a curve falls to `level`; NaN if it never does, or is as low
     at its first point.
 
-    Between two points the value is taken as linear in the logarithm of the cost.
+    Between points the value is interpolated linearly in the logarithm of the cost.
     """
     curve = curve.sort_values("x")
     x, y = np.log(curve["x"].to_numpy(float)), curve["value"].to_numpy(float)
@@ -325,9 +324,9 @@ def cost_to_reach(curve: pd.DataFrame, level: float) -> float:
 
 
 def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str) -> TimeToEqual:
-    """Return curves over training, and factors at the best value both reached.
+    """Return curves over training, and factors at the best value that both curves reach.
 
-    A factor takes two seeds or more: equal curves of one seed have factors from 0.67 to 1.5.
+    A factor requires two or more seeds: equal curves of one seed have factors from 0.67 to 1.5.
 
     A point is a stage of one run, or a run of its own length: rows of `SweepReader.training`.
 
@@ -376,7 +375,7 @@ def published_time_to_equal() -> TimeToEqual:
 
 
 def draw_time_to_equal(found: TimeToEqual, ax: style.Axes) -> None:
-    """Draw curves against cost, and at every level an arrow from dense to the other's cost."""
+    """Draw curves against cost, with an arrow from dense to the other curve for each factor."""
     colours: dict[str, str] = {}
     for name, rows, shape, colours[name] in curve_looks(found):
         look: dict[str, Any] = {"color": colours[name], "label": style.arrow(name)}
@@ -424,10 +423,10 @@ def factors_caption(found: TimeToEqual) -> str:
     """Return the time-to-equal factors and their definition."""
     if not found.factors:
         if found.rows.loc[found.rows["dense"], "curve"].nunique() > 1:
-            return "There are several dense curves, and none is that of every route."
+            return "No factor: there are several dense curves."
         return (
-            "A factor takes a dense curve, two seeds or more, and a value that both curves cross."
-            + found.warning
+            "A factor requires a dense curve, two seeds or more, and a value that both curves"
+            " cross." + found.warning
         )
     factors = "; ".join(_text_of(factor, found.unit) for factor in found.factors)
     return FACTORS.format(factors=factors, cost=found.cost) + found.warning

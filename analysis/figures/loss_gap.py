@@ -28,14 +28,15 @@ from tread_lab.results.intervals import half_width
 
 HALFLIFE = 3.0  # logged entries after which a difference counts half
 LENGTH = (
-    "Rank correlation of length and gap over {n} routes: {order} The gap is the held-out loss with"
-    " routes on, minus dense's. Routes make that task harder, so it does not rank cells."
+    "Rank correlation of length and gap over {n} routes: {order} The gap is the held-out loss"
+    " with routes minus that of dense. Routes make the task harder, so the gap does not rank"
+    " cells."
 )
 QUALITY = "Rank correlation over {n} routes: {order}"
 STEPS = (
-    "The difference is the training loss with routes on, minus dense's at the same step. It is"
-    " expected to be above 0 and does not rank cells. At step {step} the {kind} ({name}) is at"
-    " {gap}{other}."
+    "The difference is the training loss with routes minus that of dense at the same step. It is"
+    " expected to be positive and does not rank cells. At step {step}: {kind} ({name}) {gap}"
+    "{other}."
 )
 
 
@@ -83,9 +84,9 @@ def gap_over_steps(
     """Return differences of training losses to the baseline of the same seed at equal steps.
 
     Runs of one seed share batches, noise and label drops, so the difference is far steadier than
-    either curve. Smoothing is an exponential mean of the differences; cells that train the loss of
-    their baseline, all of whose seeds completed, without those whose baseline ended without a
-    result, the shortest route first, from rows of `trials_frame` and of `history_frame`.
+    either curve. Differences are smoothed by an exponential mean. Only cells with the baseline's
+    loss, a baseline with a result and all seeds completed are included, shortest route first.
+    `frame` has rows of `trials_frame`, `history` of `history_frame`.
     """
     frame = with_the_baselines_loss(frame)
     logged = history[history["key"] == TRAIN_LOSS]
@@ -111,7 +112,7 @@ def gap_over_steps(
 
 
 def with_the_baselines_loss(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows whose training loss may be compared with their baseline's: the same loss."""
+    """Return the rows with the same loss function as their baseline."""
     losses = frame.drop_duplicates("run").set_index("run")["loss"].fillna("")
     baseline = frame["baseline"].map(losses)
     return frame[baseline.isna() | (baseline == frame["loss"].fillna(""))]
@@ -130,7 +131,7 @@ def draw_gap_by_length(planned: Points, ax: style.Axes) -> None:
 
 
 def draw_gap_and_quality(gap: Points, quality: Points, ax: style.Axes) -> None:
-    """Draw points coloured by length, the baseline at the crossing of the two lines."""
+    """Draw named points coloured by route length; the two lines cross at the baseline."""
     x, y, length = gap.rows["value"], quality.rows["value"], gap.rows["length"]
     ax.axhline(0, color=style.BLACK, linewidth=0.5)
     ax.axvline(0, color=style.BLACK, linewidth=0.5)
@@ -190,8 +191,8 @@ def quality_caption(gap: Points, quality: Points) -> str:
 
 
 def steps_caption(curves: Sequence[StepGaps]) -> str:
-    """Return the last gap of the shortest and the longest route, or of the lowest and the highest
-    curve where lengths are equal."""
+    """Return the last gap of the shortest and longest route; if lengths are equal, of the lowest
+    and highest curve."""
     first, last, kinds = curves[0], curves[-1], ("shortest route", "longest")
     if first.length == last.length:
         first, last = (end(curves, key=lambda curve: curve.gaps[-1]) for end in (min, max))

@@ -41,21 +41,21 @@ FRONT = (
     " of these."
 )
 DENSE = {  # whether it is on the front
-    True: " The dense run is on it: no cheaper cell is as good.",
-    False: " The dense run is not on it: another cell costs less and is as good or better.",
+    True: " The dense run is on the front: no cheaper cell is as good.",
+    False: " The dense run is not on the front: a cheaper cell is at least as good.",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Front(Points):
-    """Cells and baselines, by what they cost and by a metric of quality.
+    """Cells and baselines by cost and quality.
 
-    Their rows also have `cost`, in FLOPs with routes counted or over the baseline's, and `front`:
-    whether no other point beats them, see `pareto_front`.
+    Further columns: `cost`, in FLOPs or relative to the baseline, and `front`, whether the point is
+    on the Pareto front (`pareto_front`).
 
     Attributes:
         price: the metric of the cost.
-        relative: whether `cost` is over the baseline's, as where one was planned.
+        relative: whether `cost` is relative to the only baseline.
     """
 
     price: str
@@ -68,7 +68,7 @@ class Front(Points):
 
     @property
     def heading(self) -> str:
-        """What the cost is."""
+        """Label of the cost axis."""
         return metric_kind(self.price).label + " relative to dense" * self.relative
 
 
@@ -76,11 +76,11 @@ def pareto(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Front:
     """Return every completed cell's quality and cost, from the rows of `trials_frame`.
 
     Raises:
-        UserError: no such metric, it is no measure of quality, or no run has recorded its cost.
+        UserError: no such metric, not a quality metric, or no recorded cost.
     """
     require_metric(frame, metric)
     if metric_kind(metric).nature != "quality":
-        raise UserError(f"{metric} is no measure of quality, so it has no Pareto front")
+        raise UserError(f"{metric} does not measure quality, so it has no Pareto front")
     require_metric(frame, TRAIN_FLOPS)
     cells = cells_frame(frame)
     return front_of_cells(cells, metric, training_price(cells))
@@ -89,7 +89,7 @@ def pareto(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Front:
 def guidance_front(frame: pd.DataFrame, metric: str) -> Front:
     """Return every completed cell under every planned guidance, by the cost of an image.
 
-    A point's name ends with its setting: what a column such as `fd@1k w=2` adds to the metric.
+    A point's name ends with its guidance, the suffix of a column such as `fd@1k w=2`.
     """
     planned = [c for c in frame.attrs.get("planned", ()) if c.split(" ")[0] == metric]
     cells, rows = cells_frame(frame), []
@@ -103,7 +103,7 @@ def guidance_front(frame: pd.DataFrame, metric: str) -> Front:
 
 
 def front_of_cells(cells: pd.DataFrame, metric: str, price: str) -> Front:
-    """Return the points of rows as `cells_frame` has them."""
+    """Return the points of the rows of `cells_frame`."""
     kind = metric_kind(metric)
     if kind.compared == "gap":
         dense = cells["role"] == "baseline"
@@ -120,13 +120,13 @@ def front_of_cells(cells: pd.DataFrame, metric: str, price: str) -> Front:
 
 
 def vary_in_cost(rows: pd.DataFrame) -> bool:
-    """Return whether trials or cells differ in their price by more than matching leaves."""
+    """Return whether costs differ by more than the rounding of matched steps."""
     flops = rows.get(training_price(rows), pd.Series(dtype=float)).dropna()
     return len(flops) > 0 and bool(flops.max() > 1.01 * flops.min())
 
 
 def pareto_front(cost: ArrayLike, value: ArrayLike, *, lower: bool = True) -> NDArray[np.bool_]:
-    """Return which points no other beats: none costs as little and is as good, or better in one."""
+    """Return which points are on the Pareto front: no other point is as cheap and as good."""
     signed = pd.Series(np.asarray(value) * (1 if lower else -1))
     least = signed.groupby(np.asarray(cost)).min()  # from the cheapest
     better = least < least.cummin().shift(fill_value=np.inf)

@@ -36,7 +36,7 @@ LONGEST = 80  # characters of a metric or panel in a file name
 
 @dataclass(frozen=True)
 class SweepRecords:
-    """What the figures of a sweep, or of one panel of it, are drawn from.
+    """Records from which the figures of a sweep, or of one panel, are drawn.
 
     Attributes:
         frame: rows of `trials_frame`.
@@ -53,19 +53,19 @@ class SweepRecords:
 
     @property
     def compared(self) -> list[str]:
-        """What trials are compared with dense by: the loss gap, then metrics of samples."""
+        """The metrics of comparisons with dense: the loss gap, then sample metrics."""
         gap = [GAP_HELDOUT] if GAP_HELDOUT in self.frame else []
         return [*gap, *sample_metrics(self.frame)]
 
     def title(self, measured_as: str = "") -> str:
-        """Return the title of a drawing of this sweep, for example beside a published one."""
+        """Return the title of this sweep's panel, e.g. beside a published one."""
         models, question = self.frame["model"].unique(), self.frame.attrs.get("comparison", "")
         network = models[0] if len(models) == 1 else f"{len(models)} networks"
         said = f"({measured_as or 'this sweep'})"
         return f"{network} {question}\n{said}" if question else f"{network} {said}"
 
     def compared_parts(self, metric: str) -> Iterator[SweepRecords]:
-        """Give the sweep's own records, then those of another question that its runs answer."""
+        """Yield the sweep's records, then those at equal steps if they were measured."""
         yield self
         other = self.equal_steps
         if other is None or metric not in other:
@@ -76,7 +76,7 @@ class SweepRecords:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A drawn figure; `name` is that of its files, without the ending."""
+    """A drawn figure; `name` is its file name without suffix."""
 
     name: str
     caption: str
@@ -84,13 +84,13 @@ class Drawn:
 
 
 def sample_metrics(frame: pd.DataFrame) -> list[str]:
-    """Return the sweep's own measures of quality of samples."""
+    """Return the sweep's own sample-quality metrics."""
     columns = [c for c in own_metrics(frame) if "@" in c and ":" not in c]
     return [c for c in columns if metric_kind(c).nature == "quality"]
 
 
 def quality_metrics(frame: pd.DataFrame) -> list[str]:
-    """Return the metrics of quality: the `ranking_key` first, then those of samples."""
+    """Return the quality metrics: the `ranking_key` first, then sample metrics."""
     key = ranking_key(frame)
     return list(dict.fromkeys([*([key] if key else []), *sample_metrics(frame)]))
 
@@ -101,8 +101,8 @@ def shared_evaluation(
     order: Callable[[dict[str, Any]], float],
     planned: Collection[str] = (),
 ) -> tuple[str, dict[str, Any]]:
-    """Return name and spec of the evaluation with a file that is planned, else that most runs have;
-    of several it is the last by the order of their specs. Both are empty without any."""
+    """Return name and spec of the planned evaluation with `file`, else of the most common one; ties
+    go to the last by `order`. Both are empty if there is none."""
     having, specs = Counter[str](), dict[str, dict[str, Any]]({"": {}})
     for folder in (folder for run in runs for folder in run.end_evaluations()):
         if (folder.path / file).exists() and (tree := folder.read()):
@@ -114,7 +114,7 @@ def shared_evaluation(
 
 
 def named(name: str, metric: str) -> str:
-    """Return the name of a metric's files: `pareto-gap-heldout`."""
+    """Return the file name of a metric's figure: `pareto-gap-heldout`."""
     return f"{name}-{slug(metric)}"
 
 
@@ -128,13 +128,13 @@ def slug(text: str) -> str:
 
 @dataclass(frozen=True)
 class Points:
-    """What a figure is drawn from.
+    """Data of a figure.
 
     Attributes:
-        metric: what the values are; of a difference, the baseline has 0.
-        rows: a setting in each: `name`, `value` with `low` and `high` (NaN where there is none),
-            `state` (`completed`, or why there is no number), and where it stands on the axes.
-        measured_as: what the intervals are over; empty where there are none.
+        metric: column of the values; the baseline's difference is 0.
+        rows: one per setting: `name`, `value` with `low` and `high` (NaN if missing), `state`
+            (`completed`, or why there is no number), and its coordinates.
+        measured_as: unit of the intervals, e.g. `95% over 3 seeds`; empty without intervals.
     """
 
     metric: str
@@ -148,17 +148,17 @@ class Points:
 
     @property
     def best(self) -> Any:
-        """The index of the best value; `None` also where no value of the metric is better."""
+        """Index of the best value; `None` if there is none or the metric has no direction."""
         sign = metric_kind(self.metric).sign
         values = sign * self.measured["value"]
         return values.idxmin() if sign and len(values) else None
 
 
 def cell_points(cells: pd.DataFrame, metric: str) -> Points:
-    """Return the rows of `cells_frame` as points, which keep the settings and costs of their cells.
+    """Return the rows of `cells_frame` as points, with settings and costs.
 
-    A cell has a number only if all its seeds completed. A completed one without is `uncompared`
-    where its baseline ended without a result, else `unmeasured`.
+    A cell has a number only if all its seeds completed. A completed cell without a number is
+    `uncompared` if its baseline has no result, else `unmeasured`.
     """
     completed = cells["state"] == RunState.COMPLETED
     done = completed & cells[metric].notna()

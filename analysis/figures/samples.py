@@ -24,14 +24,14 @@ from tread_lab.results import best_first, cells_frame, ranking_key, routed
 Images = NDArray[np.uint8]
 COLUMNS, ROWS = 12, 8  # most that are shown
 AWAY = (
-    "Mean difference from {first}, of 255 grey levels, over {n} images from equal noise and labels:"
-    " {others}. It shows how far a network moved, not whether its images are better."
+    "Mean difference from {first} in grey levels (of 255), over {n} images from the same noise"
+    " and labels: {others}. The difference does not measure quality."
 )
 
 
 @dataclass(frozen=True)
 class SampleRow:
-    """The images of one run, [K, H, W, C]; none with a state where there are none."""
+    """The images of one run, [K, H, W, C], or `None` and the state that explains it."""
 
     name: str
     images: Images | None
@@ -54,9 +54,9 @@ class SampleRows:
 def sample_rows(lab: Lab, frame: pd.DataFrame) -> SampleRows | None:
     """Return images of equal seeds and labels from the evaluation that most runs have.
 
-    Of several such evaluations it is the most guided one. Every cell is shown by its first seed. Of
-    more cells than `ROWS`, the best and the worst are kept, and one of every kind of ending. The
-    result is `None` where no run has samples.
+    Among equally common evaluations, the one with the highest guidance weight is used. A cell shows
+    its first seed. If there are more than `ROWS` cells, the best and worst are kept, and one of
+    each state. Returns `None` without samples.
     """
     cells = _ordered(frame)
     done = cells["own"] == RunState.COMPLETED
@@ -91,7 +91,7 @@ def sheet(rows: SampleRows) -> Images:
 
 
 def draw_samples(rows: SampleRows, ax: style.Axes) -> None:
-    """Draw the sheet with a name at every row; rows without images say why."""
+    """Draw the sheet with a name per row; rows without images show their state."""
     drawn = sheet(rows)
     grey = drawn.shape[-1] == 1
     ax.imshow(drawn[..., 0] if grey else drawn[..., :3], cmap="gray", vmin=0, vmax=255)

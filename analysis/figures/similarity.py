@@ -24,9 +24,8 @@ Array = NDArray[np.float64]
 Route = tuple[int, int]
 FILE = "similarity.npz"
 WINDOW = (
-    "Inside the window of route {route} (outputs {first} to {end}) the mean cosine is {means[0]},"
-    " in the dense model {means[1]}; from the window to later blocks it is {means[2]} against"
-    " {means[3]}."
+    "Mean cosine within the window of route {route} (outputs {first} to {end}): {means[0]}, dense"
+    " {means[1]}. Between the window and later blocks: {means[2]}, dense {means[3]}."
 )
 
 
@@ -52,13 +51,13 @@ class Similarity:
 
 
 def common_evaluation(runs: Iterable[RunFolder], planned: Collection[str] = ()) -> str:
-    """Return the evaluation whose matrices are compared: a planned one, else that of most runs, of
-    these the one over most images; empty without any."""
+    """Return the evaluation to compare: a planned one, else the most common, then the one with the
+    most images; empty if there is none."""
     return shared_evaluation(runs, FILE, lambda spec: spec.get("images", 0), planned)[0]
 
 
 def read_similarity(run: RunFolder, evaluation: str) -> Similarity | None:
-    """Return the matrix of a run that an evaluation has recorded; `None` without one."""
+    """Return the recorded matrix of a run under an evaluation, or `None`."""
     try:
         with np.load(run.path / "evaluations" / evaluation / FILE, allow_pickle=False) as file:
             mean = np.asarray(file["mean"], dtype=np.float64)
@@ -82,10 +81,10 @@ def similarities(lab: Lab, frame: pd.DataFrame) -> list[Similarity]:
 
 
 def window_means(mean: Array, route: Route) -> tuple[float, float]:
-    """Return what a route is expected to change, in two means of a [B, B] matrix.
+    """Return two means of a [B, B] matrix that a route is expected to change.
 
-    The first is over pairs within its window [i-1..j]: the blocks that routed tokens jump, and the
-    one whose output they carry. The second is over pairs of a block in the window and a later one.
+    The first is over pairs within the window [i-1..j]: the skipped blocks and the block before
+    them. The second is over pairs of a block in the window and a later block.
     """
     inside = slice(max(route[0] - 1, 0), min(route[1], len(mean) - 1) + 1)
     square, crossing = mean[inside, inside], mean[inside, inside.stop :]
@@ -99,7 +98,7 @@ def draw_similarities(
 ) -> None:
     """Draw matrices side by side on one colour scale, block 0 at the top left, routes framed.
 
-    With a route, it is framed by dashes on a dense network, and its two means stand below each.
+    With `route`, dashes frame it on the dense network, and its two means are below each panel.
     """
     low = min(float(matrix.mean.min()) for matrix in matrices)
     norm = style.Normalize(np.floor(10 * low) / 10, 1.0)

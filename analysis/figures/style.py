@@ -94,7 +94,7 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class StateLook:
-    """How a trial without a number looks: a letter, a hatch and what the legend says."""
+    """Look of a trial without a number: letter, hatch and legend text."""
 
     letter: str
     hatch: str
@@ -127,9 +127,9 @@ def figure(
 
 
 def save(fig: Figure, folder: Path, name: str) -> list[Path]:
-    """Write `name`.png (300 dots an inch) and `name`.pdf, each whole or not at all.
+    """Write `name`.png (300 dpi) and `name`.pdf, each atomically.
 
-    The second keeps the layout of the first.
+    Both have the same layout.
 
     Raises:
         UserError: the folder cannot be written.
@@ -146,7 +146,7 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure as notebooks show it; small, so that it can be stored with them."""
+    """A drawn figure for notebooks, small enough to be stored."""
 
     png: bytes
 
@@ -158,14 +158,14 @@ class Picture:
 
 
 def show(fig: Figure, *, dpi: int = 144) -> Picture:
-    """Return the figure as a picture, always the same bytes; what a notebook's cell ends with."""
+    """Return the figure as a deterministic picture, the last expression of a notebook cell."""
     buffer = io.BytesIO()
     fig.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
     return Picture(buffer.getvalue())
 
 
 def centred(values: ArrayLike) -> Normalize:
-    """Return colours for differences: white is zero, both signs reach equally far."""
+    """Return a colour scale for differences, symmetric around white at zero."""
     reach = _largest(values) or 1.0
     return TwoSlopeNorm(0.0, -reach, reach)
 
@@ -177,14 +177,14 @@ def power_of_ten(values: ArrayLike) -> int:
 
 
 def bars(points: pd.DataFrame) -> NDArray[np.float64]:
-    """Return [2, n] lengths of error bars, 0 where there is no interval."""
+    """Return [2, n] lengths of error bars, 0 without an interval."""
     value, low, high = points[["value", "low", "high"]].to_numpy(float).T
     lengths: NDArray[np.float64] = np.nan_to_num(np.stack([value - low, high - value]))
     return lengths
 
 
 def times(power: int) -> str:
-    """Return what an axis label adds for values divided by 10^power: ` (x 10^-3)`; empty for 0."""
+    """Return the label suffix for values divided by 10^power: ` (x 10^-3)`; empty for 0."""
     return rf" ($\times 10^{{{power}}}$)" if power else ""
 
 
@@ -208,7 +208,7 @@ _ZERO: dict[str, Any] = {"marker": ".", "markersize": 3, "linestyle": "none"}
 
 
 def holds_zero(points: pd.DataFrame) -> pd.Series[bool]:
-    """Return which intervals have zero in them, so that no difference can be claimed."""
+    """Return which intervals contain zero."""
     return (points["low"] <= 0) & (points["high"] >= 0)
 
 
@@ -218,7 +218,7 @@ def mark_zero(ax: Axes, x: float, y: float, colour: str) -> None:
 
 
 def zero_legend(points: pd.DataFrame) -> list[Line2D]:
-    """Return the legend entry of the dots of `mark_zero`, where there are any."""
+    """Return the legend entry of `mark_zero`, if any interval contains zero."""
     entry = Line2D([], [], color=BLACK, label="95% interval holds zero", **_ZERO)
     return [entry] if holds_zero(points).any() else []
 
@@ -258,7 +258,7 @@ def draw_point(
 
 
 def label(metric: str) -> str:
-    """Return `metric_label` as an axis has it: a long one in two lines."""
+    """Return `metric_label` for an axis, a long label in two lines."""
     text = metric_label(metric)
     return text.replace("@", "\n@", 1) if len(text) > LONGEST else text
 
@@ -270,7 +270,7 @@ def _largest(values: ArrayLike) -> float:
 
 
 def state_legend(states: Iterable[str]) -> list[Patch]:
-    """Return one legend entry for every look among `states`."""
+    """Return one legend entry per distinct look of `states`."""
     looks = {STATE_LOOKS[s].text: STATE_LOOKS[s] for s in states if s in STATE_LOOKS}
     return [
         Patch(fc="white", ec=GREY, lw=0.5, hatch=look.hatch, label=f"{look.letter} {text}")
@@ -279,14 +279,14 @@ def state_legend(states: Iterable[str]) -> list[Patch]:
 
 
 def mark_state(ax: Axes, x: float, state: str) -> None:
-    """Draw the state's letter on a plate at the lower edge, for a missing number."""
+    """Draw the letter of a state at the lower edge, in place of a missing number."""
     plate = {"fc": "white", "ec": GREY, "lw": 0.5, "pad": 1.5}
     look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6.5, "bbox": plate}
     ax.text(x, 0.05, STATE_LOOKS[state].letter, transform=ax.get_xaxis_transform(), **look)
 
 
 def cost_axis(ax: Axes, costs: Iterable[float]) -> None:
-    """Let costs that span decades stand on a logarithmic axis, which has no place for a zero."""
+    """Use a logarithmic x-axis if positive costs span a factor of 3 or more."""
     known = [cost for cost in costs if np.isfinite(cost)]
     if known and max(known) >= 3 * min(known) > 0:
         ax.set_xscale("log")
@@ -295,13 +295,13 @@ def cost_axis(ax: Axes, costs: Iterable[float]) -> None:
 
 
 def legend(ax: Axes, handles: Sequence[Any] | None = None, *, inside: int = MANY) -> None:
-    """Add a legend: in the axes up to `inside` entries, else beside them."""
+    """Add a legend, inside the axes for up to `inside` entries, else beside them."""
     handles = ax.get_legend_handles_labels()[0] if handles is None else handles
     ax.legend(handles=handles, **(BESIDE if len(handles) > inside else {"loc": "best"}))
 
 
 def name_ends(ax: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> None:
-    """Write names beside the ends (x, y, name, colour) of curves, apart where ends are close."""
+    """Label curves at their ends (x, y, name, colour), without overlaps."""
     from scipy.optimize import isotonic_regression  # its import takes half a second
 
     ax.autoscale_view()
@@ -319,7 +319,7 @@ def name_ends(ax: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> None:
 
 
 def name_points(ax: Axes, points: Iterable[tuple[float, float, str]]) -> None:
-    """Write names beside points (x, y, name), but for those that have no room for a name."""
+    """Label points (x, y, name); a label that would overlap others is omitted."""
     points = list(points)
     ax.figure.draw_without_rendering()  # type: ignore[union-attr]  # fixes the layout
     dots = ax.transData.transform([point[:2] for point in points])
@@ -337,13 +337,12 @@ def name_points(ax: Axes, points: Iterable[tuple[float, float, str]]) -> None:
 
 
 def legend_height(entries: int) -> float:
-    """Return the height of a figure with a legend of so many entries beside it, in inches."""
+    """Return the height, in inches, of a figure with a legend of `entries` beside it."""
     return max(2.3, 0.5 + 0.14 * entries)
 
 
 def arrow(text: str) -> str:
-    """Return the name of a cell as figures write it: `2->8` with a real arrow; a long name has
-    several lines, and what is longer than these is left out."""
+    """Return the name of a cell with an arrow for `->`, wrapped to at most three lines."""
     lines = textwrap.fill(text, WIDEST, max_lines=3, placeholder=" \u2026")
     return lines.replace("->", r"$\to$")
 

@@ -78,7 +78,7 @@ def test_unsaid_settings_are_the_experiments(
     ("words", "message"),
     [
         (["fd@1k", "steps=9"], "steps=9: must be of the sampler. Try sampler.steps=40"),
-        (["sampler.steps=9"], "name what to measure with this sampler: fd@1k sampler.steps=40"),
+        (["sampler.steps=9"], "name a metric for this sampler, e.g. fd@1k sampler.steps=40"),
         (["fd@1k", "sampler.steps=[9"], r"^'sampler.steps=\[9' line 1: must be valid YAML"),
         (["{heldout_loss: {image: 9}}"], "unknown key 'image', did you mean 'images'"),
         (["{heldout_loss: {images: 9"], "images: 9' line 1: must be valid YAML"),
@@ -120,4 +120,4 @@ def test_changed_reference_file_is_refused(
     lab.run(run).keep_reference("coco", sha256(file), file)
     file.write_bytes(b"other")
     assert main([command, *words.get(command, planned), "--root", str(lab.root)]) == 2
-    assert "which evaluations of this lab compare with under" in capsys.readouterr().err
+    assert "that this lab uses under this name" in capsys.readouterr().err

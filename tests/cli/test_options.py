@@ -1,10 +1,12 @@
-"""What options mean: `--route` and `--rate`, parents by signature, the device of each run."""
+"""What options mean: `--route` beside overrides, the device of each run."""
 
 from __future__ import annotations
 
 import pytest
 
 from tread_lab.cli.launch import resources_of
+from tread_lab.cli.options import routed, run_spec
+from tread_lab.config.load import load_experiment
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,9 @@ def test_runs_take_a_gpu_if_present(
     monkeypatch.setattr("tread_lab.cli.launch.visible_gpus", lambda: [None] * here)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert resources_of(device, 1, gpus, None, 1, ray=False).gpus == expected
+
+
+def test_overrides_change_the_named_route() -> None:
+    loaded = load_experiment("tiny", routed(["2->8"], ["route.selection=rows"]))
+    route = run_spec(loaded, 0.25).routes[0]
+    assert (str(route), route.selection, route.rate) == ("2->8", "rows", 0.25)

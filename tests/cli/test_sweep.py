@@ -116,7 +116,7 @@ def test_plan_writes_nothing(
     ("error", "code", "concluded", "line"),
     [
         (Interrupted(), 130, False,
-         "interrupted, checkpoints are saved; run the same command again to continue s"),
+         "interrupted after saving checkpoints; rerun the command to continue s"),
         (UserError("no data"), 2, True, "tread-lab: no data"),
         (Unavailable("disk full"), 3, False, "tread-lab: disk full"),
     ],

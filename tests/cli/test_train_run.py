@@ -54,9 +54,9 @@ def test_two_processes_have_the_losses_of_one(in_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--gpus", "12"], "--gpus: 12 for a run, and this machine has 8"),
-        (["--gpus", "2", *HOW[:2]], "--device cpu: --gpus 2 takes the first GPUs; leave one out"),
-        (["--gpus", "2", "--processes", "2"], "--processes: on CPUs, say --device cpu; "),
+        (["--gpus", "12"], "--gpus: must be at most 8 on this machine, got 12"),
+        (["--gpus", "2", *HOW[:2]], "--device cpu: must not be combined with --gpus 2"),
+        (["--gpus", "2", "--processes", "2"], "--processes: must be used with --device cpu."),
         (
             ["--processes", "3", "train.batch=8", *HOW[:2]],
             "train.batch: must be divisible by the number of devices (3), got 8. Try",

@@ -116,8 +116,8 @@ RUNS: list[tuple[dict[str, Any], str]] = [
     ({"train": None}, "train: must be a mapping, got nothing"),
     ({"bypass": None}, "bypass: must be a mapping, got nothing"),
     ({"bypass": "sprint", "routes": ["0->2", "4->6"]}, "bypass: sprint requires one route, got 2"),
-    ({"bypass": "mask", "routes": ["2->8"]}, "bypass: mask covers the whole network, write route"),
-    ({"loss": "discrimination", "routes": ["2->8"]}, "loss: discrimination compares the tokens"),
+    ({"bypass": "mask", "routes": ["2->8"]}, "bypass: mask requires routes: [0->B-1], got "),
+    ({"loss": "discrimination", "routes": ["2->8"]}, "loss: discrimination requires `bypass: ma"),
     ({"repa": {"block": 12}}, "repa.block: must be within blocks 0..11, got 12"),
     ({"init_from": {}}, "init_from: must be either a run or a file"),
     ({"init_from": {"run": BASE, "published_as": "sit"}}, "init_from.published_as: requires a fil"),
@@ -125,13 +125,13 @@ RUNS: list[tuple[dict[str, Any], str]] = [
     ({"routes": ["2-"]}, "routes[0]: must be a route, got '2-' (a shell takes an unquoted > for a"),
     ({"routes": [{"start": 1.5, "end": 8}]}, "routes[0]: must be a block or a fraction of the dep"),
     ({"routes": [{"start": "b", "end": 8}]}, "routes[0]: must be a position, got 'b'. Try 2, B-4"),
-    ({"routes": [{"start": 1, "end": 8, "rate": 0.01}]}, "routes[0].rate: must route a token of 6"),
-    ({"model": SCAN, "routes": ["1->8"]}, "routes[0].selection: must keep the rows that a scan re"),
+    ({"routes": [{"start": 1, "end": 8, "rate": 0.01}]}, "routes[0].rate: must route at least one"),
+    ({"model": SCAN, "routes": ["1->8"]}, "routes[0].selection: must keep whole rows for a scan"),
 ]
 MODELS: list[tuple[Any, str]] = [
     ({"depth": 2, "width": 32}, "heads: must divide the width 32, got 0. Try heads=2."),
     ({"depth": 2, "width": 32, "heads": 3}, "heads: must divide the width 32, got 3"),
-    ({"depth": 2, "width": 36, "heads": 6, "rope": True}, "rope: must have heads of a multiple of"),
+    ({"depth": 2, "width": 36, "heads": 6, "rope": True}, "rope: head width must be a multiple of"),
     (
         {"depth": 2, "width": 32, "heads": 2, "rope": True, "relative_bias": True},
         "relative_bias: must be false with rotary positions. Try rope=false.",

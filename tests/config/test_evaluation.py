@@ -57,7 +57,7 @@ def test_spellings_of_steps_agree(items: list[Any]) -> None:
 )
 def test_share_is_the_nearest_step(shares: list[Any], total: int, steps: list[Any]) -> None:
     assert [s.step for s in at_steps([HeldoutSpec(step=x) for x in shares], total)] == steps
-    with pytest.raises(UserError, match=rf"step {total + 1} lies beyond the {total} steps of tra"):
+    with pytest.raises(UserError, match=rf"step must be at most {total}, .*, got {total + 1}"):
         at_steps([HeldoutSpec(step=total + 1)], total)
 
 

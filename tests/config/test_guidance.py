@@ -90,7 +90,9 @@ def test_rate_changes_over_sampling() -> None:
 def test_unkept_checkpoint_is_refused_before_training() -> None:
     for branch in ("strong", "weak"):
         spec = guidance({"weight": 2, branch: {"step": 50}})
-        with pytest.raises(UserError, match=r"kept, got 50. Try execution.keep_steps=\[50\]"):
+        with pytest.raises(
+            UserError, match=r"a kept checkpoint, got 50. Try execution.keep_steps=\[50\]"
+        ):
             check_guidance(run(), spec)
         check_guidance(run(execution={"keep_steps": [50]}), spec)
         check_guidance(run(train={"steps": 50}), spec)

@@ -55,7 +55,7 @@ def test_tars_scaled_twice_are_not_trained_on(official: Path, tmp_path: Path) ->
     spec = spec_of(official, "shards", decoder_scale=0.18215, deviation=0.93)
     assert check_deviation(spec, open_data(spec.data, "train")) == pytest.approx(0.93, rel=0.03)
     twice = spec_of(official, "shards", scale=0.18215)
-    says = r"near 0\.93 .*, got 0\.169\. Try data\.scale=1 data\.decoder_scale=0\.18215;"
+    says = r"near 0\.93 .*, got 0\.169\. Try data\.scale=1 data\.decoder_scale=0\.18215\."
     with pytest.raises(UserError, match=says) as caught:
         next(iter(train(twice, Lab(tmp_path / "lab").run_of(twice), torch.device("cpu"))))
     assert "\n" not in str(caught.value)
@@ -115,7 +115,7 @@ def test_deviation_may_be_somewhat_off(
         assert check_deviation(spec, Stored(deviation)) == pytest.approx(deviation)
         return
     why = "data.deviation" if said is DECLARED else "EDM's sigma_data"
-    with pytest.raises(UserError, match=rf"a deviation near 0\.5 \({why}\), got"):
+    with pytest.raises(UserError, match=rf"must be near 0\.5 \({why}\), got"):
         check_deviation(spec, Stored(deviation))
 
 
@@ -146,7 +146,7 @@ def made(path: Path, pixels: str) -> tuple[DataSpec, ScaledLatents]:
     return spec, ScaledLatents(PackedArrays(spec, "heldout"), spec, MadeDecoder(pixels))
 
 
-NO_IMAGES = r"^data.decoder_range: decoded as {}, .* must be images of -1..1"
+NO_IMAGES = r"^data.decoder_range: images decoded from .* as {} must be in -1..1"
 
 
 @pytest.mark.parametrize("mean", [-0.5, -0.1, 0.4])

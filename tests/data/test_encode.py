@@ -166,5 +166,5 @@ def test_damaged_images_are_refused_or_named(
     assert digests(again) == digests(out)
     for other in names[1:]:
         (images / other).write_bytes(b"nothing")
-    with pytest.raises(UserError, match=r"none: must get at least 2 whole samples, got 1$"):
+    with pytest.raises(UserError, match=r"none: requires at least 2 undamaged samples, got 1$"):
         encoded(images, tmp_path / "none", autoencoder, skip_damaged=True)

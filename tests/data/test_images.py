@@ -64,7 +64,7 @@ def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
     write_tar(tmp_path / "captions" / "a.tar", told)
     opened = open_images(tmp_path / "captions")
     assert opened.captions == [("a dog",), ("a dog",)] and list(opened.classes) == ["all"]
-    with pytest.raises(UserError, match=r"^--captions: must be members `\*.txt` of the tars"):
+    with pytest.raises(UserError, match=r"^--captions: must be `\*.txt` members of the tars"):
         open_images(tmp_path / "captions", tmp_path / "m.jsonl")
 
 

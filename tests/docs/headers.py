@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.docs.pages import ROOT
 from tread_lab.cli.main import parse
-from tread_lab.cli.options import run_spec
+from tread_lab.cli.options import routed, run_spec
 from tread_lab.config import load
 from tread_lab.config.evaluation import decode_evaluations
 from tread_lab.config.sweep import QUESTIONS
@@ -75,11 +75,10 @@ def tasks_of(line: str) -> tuple[int, list[Task], str]:
     matches."""
     options = parse(shlex.split(line.removeprefix("tread-lab ")))
     if options.command == "train":
-        experiment = load.load_experiment(options.experiment, options.overrides)
+        written = routed(options.route, options.overrides)
+        experiment = load.load_experiment(options.experiment, written)
         measured = decode_evaluations(experiment.evaluate, experiment.usual)
-        train = list(
-            with_ancestors([Task(run_spec(experiment, options.route, options.rate), measured)])
-        )
+        train = list(with_ancestors([Task(run_spec(experiment, options.rate), measured)]))
         return len(train), train, ""
     assert options.command == "sweep", line
     return _swept(Path.cwd(), options.file, tuple(options.overrides), "data.path" in line)

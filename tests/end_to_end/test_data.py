@@ -144,7 +144,7 @@ def test_images_become_a_measured_sweep(
     many = "evaluate=[{heldout_loss: {images: 8}}]"
     again = [*swept, "--name", "again"]
     assert main([*again, many]) == 2
-    assert "heldout_loss of 8 images, and the data hold out 6; write" in capsys.readouterr().err
+    assert "heldout_loss requires 8 held-out images, got 6; write" in capsys.readouterr().err
 
     # a damaged set is refused by verify, and by the run that would train on it
     array = np.load(in_folder / "latents" / "moments.npy")
@@ -152,7 +152,7 @@ def test_images_become_a_measured_sweep(
     assert main(["data", "verify", "latents"]) == 1
     assert "moments.npy: its checksum differs" in capsys.readouterr().out
     assert main([*again, "fixed.train.steps=7"]) == 2
-    assert "data: the network must see a deviation near" in capsys.readouterr().err
+    assert "data: the standard deviation seen by the network" in capsys.readouterr().err
 
 
 def check_metrics(lab: Path, reference: Path) -> list[int]:

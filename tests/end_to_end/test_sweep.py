@@ -51,7 +51,7 @@ def swept(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
         os.killpg(driver.pid, signal.SIGTERM)
         assert driver.wait(60) == STOPPED, driver.said()
     errors = told.read_text()
-    assert "run the same command again to continue" in errors and "Traceback" not in errors
+    assert "rerun the command to continue" in errors and "Traceback" not in errors
     assert "cluster is lost" not in errors
     states = [run.state() for run in lab.runs()]
     assert "running" not in states and states.count("completed") < 3

@@ -75,13 +75,13 @@ FAULTS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
     "label out of the spec": (
         lambda folder: shards(folder, label=7),
         (train("shards"),),
-        "data.classes: 3 in the spec, but the labels in",
+        "data.classes: must fit the data, got 3: the labels in",
     ),
     "missing caption": (uncaptioned, (VERIFY,), "with a caption of sample 39"),
     "statistics of other data": (
         of_other_data,
         (train("latents", ", normalise: true"),),
-        "data: the network must see a deviation near 0.5 (EDM's sigma_data), got",
+        "data: the standard deviation seen by the network must be near 0.5 (EDM's sigma_data), got",
     ),
 }
 

@@ -75,15 +75,15 @@ OWN: list[tuple[str, ...]] = [
     ),
     ("sweep route_placement --gpus 1.5", "--gpus: must be a share of one GPU (at most 1) or whole"),
     ("cost --model DiT-Z/2", "unknown model 'DiT-Z/2', did you mean 'DiT-S/2'?"),
-    ("figures placement", "--root: must be a folder that a sweep has written"),
+    ("figures placement", "--root: must be the folder of a lab, got"),
     ("data stats . --source shard", "did you mean 'shards'?"),
 ]
 HABITS: list[tuple[str, ...]] = [
     # Hydra
     ("sweep tiny -m train.lr=1e-3,3e-3", "-m: unknown argument. Try the same without it"),
-    ("sweep tiny +train.lr=1e-3", "+train.lr=1e-3: must be without +. Try train.lr=1e-3."),
-    ("sweep tiny ++seed=1", "++seed=1: must be without +. Try seed=1."),
-    ("sweep tiny ~train.clip", "~train.clip: must be without ~. Try train.clip=null."),
+    ("sweep tiny +train.lr=1e-3", "+train.lr=1e-3: must not begin with +. Try train.lr=1e-3."),
+    ("sweep tiny ++seed=1", "++seed=1: must not begin with +. Try seed=1."),
+    ("sweep tiny ~train.clip", "~train.clip: must not begin with ~. Try train.clip=null."),
     ("sweep tiny --config-name x", "--config-name: unknown argument. Try the file alone"),
     ("sweep tiny hydra.run.dir=x", "hydra.run.dir=x: unknown key 'hydra.run.dir'. Try --root F"),
     ("sweep tiny 'train.lr=interval(1e-4,1e-2)'", "Try 'axes.train.lr=1e-4..1e-2 linear 5'"),

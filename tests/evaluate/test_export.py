@@ -91,5 +91,5 @@ def test_kept_step_is_exported(lab: Lab, tmp_path: Path) -> None:
     auto = {"steps": 1, "guidance": {"weight": 2, "weak": {"step": 2}}}
     drawn = decode(SamplesSpec, {"count": 2, "sampler": auto})
     export(folder, tmp_path / "last")
-    with pytest.raises(UserError, match="weights of step 6 alone, and step 2 is asked for"):
+    with pytest.raises(UserError, match="step must be 6, the only one of this folder, got 2"):
         evaluate(RunFolder(tmp_path / "last"), drawn, CPU)

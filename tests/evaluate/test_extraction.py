@@ -48,7 +48,7 @@ def test_cache_names_all_that_decides_features(
     assert torch.equal(again["logits"], found["logits"]) and extraction.batches == [3, 1]
     with pytest.raises(UserError) as caught:
         described(reference, extraction, ["spatial"], (3, 2, 2), tmp_path)
-    said = "generated and reference images must be of one shape, got [3, 2, 2] and [1, 2, 2]"
+    said = "generated and reference images must have the same shape, got [3, 2, 2] and [1, 2, 2]"
     assert str(caught.value) == f"metrics: {said}"
 
 

@@ -53,20 +53,24 @@ def check(
     check_requirements(spec, source, heldout)
 
 
-FILE = "and the data hold out {}; name a file of statistics (reference), or leave the metric out"
+FILE = "got {} held-out ones. Set `reference` to a file of statistics, or remove the metric."
 
 
 @pytest.mark.parametrize(
     ("metrics", "given", "said"),
     [
-        (("fid", "fd"), {"reference": "imagenet64"}, "reference: fd is in features of fashion16's"),
+        (("fid", "fd"), {"reference": "imagenet64"}, "reference: must be heldout for fd, whose"),
         (
             ("fid", "is"),
             {"source": "latents", "preview": True},
-            "metrics: fid needs images, and these latents have no decoder; name the SD autoencoder",
+            "metrics: fid requires images, but these latents have no decoder. Set TREAD_",
         ),
-        (("kid",), {"count": 1}, "metrics: kid compares with at least 2 images, " + FILE.format(1)),
-        (("recall",), {"count": 3}, "recall compares with at least 4 images, " + FILE.format(3)),
+        (("kid",), {"count": 1}, "kid requires at least 2 reference images, " + FILE.format(1)),
+        (
+            ("recall",),
+            {"count": 3},
+            "requires at least 4 reference images, " + FILE.format(3),
+        ),
     ],
 )
 def test_impossible_metric_is_one_line(
@@ -91,16 +95,16 @@ def rates(strong: Any, weak: Any, **more: Any) -> dict[str, Any]:
 
 
 REFUSED: list[tuple[RunSpec, dict[str, Any], str]] = [
-    (FLOW, cfg(interval=[2, 5]), "interval: must hold a level .* 6, from 1 to"),
-    (FLOW, cfg(interval=[0.31, 0.32]), "interval: must hold a level"),
+    (FLOW, cfg(interval=[2, 5]), "interval: must contain .* its 6 levels are from 1 to"),
+    (FLOW, cfg(interval=[0.31, 0.32]), "interval: must contain a noise level"),
     (FLOW, {**cfg(interval=[0.01, 0.03]), "solver": "sde"}, r"from 1 to 0\.04"),
-    (EDM, cfg(interval=[90, 99]), "interval: must hold a level"),
-    (EDM, rates(0, 0.05), r"a rate of 0\.05 routes none of 16 tokens"),
-    (EDM, cfg(weak={"rate": 0.05, "label": "none"}), "routes none of 16 tokens"),
-    (EDM, {"guidance": {"strong": {"rate": 0.05}}}, "routes none of 16 tokens"),
-    (ROWS, rates(0, 0.2), "routes none of 16 tokens"),
-    (EDM, rates("0->0.05", 0.5), "a rate of 0->0.05 routes none of 16 tokens"),
-    (EDM, rates(0, "0.6->0", interval=[0, 0.003]), "routes none of 16 tokens"),
+    (EDM, cfg(interval=[90, 99]), "interval: must contain a noise level"),
+    (EDM, rates(0, 0.05), r"at least one of 16 tokens, got 0\.05"),
+    (EDM, cfg(weak={"rate": 0.05, "label": "none"}), "must route at least one of 16 tokens"),
+    (EDM, {"guidance": {"strong": {"rate": 0.05}}}, "must route at least one of 16 tokens"),
+    (ROWS, rates(0, 0.2), "must route at least one of 16 tokens"),
+    (EDM, rates("0->0.05", 0.5), "at least one of 16 tokens, got 0->0.05"),
+    (EDM, rates(0, "0.6->0", interval=[0, 0.003]), "must route at least one of 16 tokens"),
 ]  # fmt: skip
 ACCEPTED: list[tuple[RunSpec, dict[str, Any]]] = [
     (FLOW, cfg(interval=[0.3, 0.4])),

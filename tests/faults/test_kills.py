@@ -50,10 +50,7 @@ def test_signal_stops_with_a_checkpoint(
         driver.signal(number)
         place.open_gate("go")
         assert driver.wait() == STOPPED, driver.said()
-    assert (
-        "run the same command again to continue" in driver.said()
-        and "Traceback" not in driver.said()
-    )
+    assert "rerun the command to continue" in driver.said() and "Traceback" not in driver.said()
     states = sorted(lab.run(run).state() for run in attempts(lab))
     assert states == ["completed", "interrupted"]
     book.note()

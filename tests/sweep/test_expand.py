@@ -173,7 +173,7 @@ def test_dense_baseline_is_dense_in_every_phase(
     [
         (
             {"axes": {"zip": {"train.lr": [1, 2], "train.steps": [1]}}},
-            "axes.zip: must have equally many values on each axis; axes.zip.train.lr has 2",
+            "axes.zip: must have the same number of values on each axis; axes.zip.train.lr has 2",
         ),
         ({"variants": {"m": {"a": {}}}, "axes": {"m": ["b"]}}, "axes.m: no variant 'b'"),
         (
@@ -196,10 +196,10 @@ def test_dense_baseline_is_dense_in_every_phase(
             {"fixed": {"process.p_mean": -1}, "trials": [{"train.lr": 1}, {"process": "flow"}]},
             "process: unknown key 'p_mean'",
         ),
-        ({"variants": {"m": {"a": {"seed": 3}}}}, "variants.m.a.seed: must be in `seeds`"),
+        ({"variants": {"m": {"a": {"seed": 3}}}}, "variants.m.a.seed: must be set by `seeds`"),
         (
             {"sampler_axes": {"steps": [4]}, "evaluate": ["heldout_loss"]},
-            "sampler_axes: there is no evaluation of samples",
+            "sampler_axes: requires an evaluation of samples",
         ),
     ],
 )

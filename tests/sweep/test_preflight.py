@@ -31,8 +31,7 @@ SET = {**LATENTS, "path": "set", "classes": 3}
 WEAK = {**SET, "scale": 0.2, "decoder_scale": 1.0}  # near enough to EDM's deviation of 0.5
 TWENTY, MORE = (HeldoutSpec(images=images) for images in (20, 21))  # as many are held out
 SAYS_HOW_MANY = (
-    "evaluate: heldout_loss of 21 images, and the data hold out 20; write {heldout_loss: {images:"
-    " 20}}"
+    "evaluate: heldout_loss requires 21 held-out images, got 20; write {heldout_loss: {images: 20}}"
 )
 
 
@@ -42,9 +41,9 @@ SAYS_HOW_MANY = (
         (({"data": SET}, ()), ({"data": {**SET, "path": "x"}}, ()), "data.path: "),
         (({"data": SET}, ()), ({"data": {**SET, "scale": 100.0}}, ()), "data"),
         (({"data": WEAK}, ()), ({"data": WEAK, "process": "flow"}, ()), "data"),
-        (({}, ()), ({"init_from": {"file": "w.pt"}}, ()), "init_from: write "),
+        (({}, ()), ({"init_from": {"file": "w.pt"}}, ()), "init_from: must"),
         (({}, ()), ({"repa": {"encoder": "dinov2-small", "block": 1}}, ()), "repa"),
-        (({"data": SET}, ()), ({"data": SET, "captions": "clip-base"}, ()), "captions: the data "),
+        (({"data": SET}, ()), ({"data": SET, "captions": "clip-base"}, ()), "captions: requires "),
         (({}, (FD,)), ({}, (replace(FD, metrics=("fid",)),)), "metrics: "),
         (({}, (FD,)), ({}, (BY_FILE,)), "reference"),
         (({"data": SET}, (TWENTY,)), ({"data": SET}, (MORE,)), SAYS_HOW_MANY),

@@ -35,5 +35,5 @@ def test_other_data_are_another_run_and_changed_data_are_noticed(
     for folder in ("one", "moved"):
         write_arrays(Path(folder), normal(seed=2) / 2)
     changed = run_command(f"evaluate {run}", PROBE, "--device", "cpu")
-    assert "holds other content" in changed.mistake
+    assert "must have the digest" in changed.mistake
     assert not [*lab.run(run).evaluations()]

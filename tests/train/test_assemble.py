@@ -33,7 +33,9 @@ from tread_lab.train.assemble import (
     trained,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:init_from.file. the loss")  # of random weights
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:init_from.file. the first batch"
+)  # of random weights
 DIT = {"depth": 3, "width": 16, "heads": 2}
 
 
@@ -152,11 +154,14 @@ def test_bytes_of_a_start_name_the_run(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"process": "edm"}, "is 32, and the network's is 16; a DiT predicts a variance, say"),
+        ({"process": "edm"}, "must be 16 as in the network, got 32; a DiT predicts a variance"),
         ({"model": "DiT-3x16x2/4"}, r"DiT-3x16/4: blocks.2.adaLN_modulation.1.bias is missing"),
-        ({"model": "DiT-1x16x2/4"}, "the network has no blocks.1.adaLN_modulation.1.bias"),
-        ({"model": "DiT-2x24x2/4"}, "adaLN_modulation.1.bias is 96, and the network's is 144"),
-        ({"init_from": None}, "train.steps: 0 trains nothing; init_from says whose weights"),
+        ({"model": "DiT-1x16x2/4"}, "the network has no tensor blocks.1.adaLN_modulation.1.bias"),
+        (
+            {"model": "DiT-2x24x2/4"},
+            "modulation.1.bias must be 144 as in the network, got 96",
+        ),
+        ({"init_from": None}, "train.steps: must be positive without init_from"),
         (
             {"init_from": {"file": "/nowhere/DiT.pt"}},
             "init_from.file: cannot read /nowhere/DiT.pt: No such file",

@@ -43,7 +43,7 @@ def test_newest_whole_checkpoint_is_loaded(tmp_path: Path) -> None:
         content = bytearray(path.read_bytes())
         content[-1] ^= 1
         path.write_bytes(bytes(content))
-    with pytest.warns(UserWarning, match="is damaged; the one before it is used"):
+    with pytest.warns(UserWarning, match="is damaged; using the previous checkpoint"):
         found = load_latest(tmp_path)
     assert found is not None and (found.step, dict(found.facts)) == (1, {"seed": "3", "step": "1"})
     assert {name: len(tensor) for name, tensor in found.part("model").items()} == {"w": 1}

@@ -127,7 +127,7 @@ def test_crash_or_damage_repeats_the_numbers(
             iterator.throw(RuntimeError("crash"))
     kept = [step_of(path) for path in list_checkpoints(hurt.checkpoints)]
     assert kept == ([16, 10] if damaged else [10])
-    with pytest.warns(UserWarning, match="damaged; the one before") if damaged else nullcontext():
+    with pytest.warns(UserWarning, match="using the previous") if damaged else nullcontext():
         run_to_end(spec, hurt)
     assert_equal(whole, hurt)
 
@@ -161,5 +161,5 @@ def test_nonfinite_sample_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     spec = tiny(steps=6)
     wrong = int(Batches(spec, open_data(spec.data, "train"))._ids(4)[2])
     monkeypatch.setattr(batches, "redrawn", broken)
-    with pytest.raises(UserError, match=f"^data: training sample {wrong} is not finite; make"):
+    with pytest.raises(UserError, match=f"^data: training sample {wrong} must be finite"):
         run_to_end(spec, RunFolder(tmp_path / "run"))

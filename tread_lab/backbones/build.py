@@ -29,10 +29,10 @@ def build_backbone(spec: RunSpec, **more: Any) -> nn.Module:
     """Return the network of a run, freshly initialised.
 
     Args:
-        more: arguments of the network that the systems of the run add.
+        more: further arguments of the network, from the systems of the run.
 
     Raises:
-        UserError: the spec names a backbone or a block part that no table holds.
+        UserError: unknown backbone or block part.
     """
     data = spec.data
     shape: dict[str, Any] = {"channels": data.channels, "size": data.size, "classes": data.classes}

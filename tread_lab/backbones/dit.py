@@ -36,8 +36,8 @@ ZEROED = {"adaln_zero": True, "official_code": False}
 class DiTBlock(nn.Module):
     """Attention and MLP, each shifted, scaled and gated by the conditioning (adaLN-zero).
 
-    The defaults are DiT's; LightningDiT has RMSNorm and SwiGLU, and may normalise queries and keys;
-    MDT has a relative bias.
+    The defaults are DiT's. LightningDiT uses RMSNorm and SwiGLU and can normalize queries and keys;
+    MDT adds a relative bias.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class FinalLayer(nn.Module):
 class PatchEmbedder(nn.Module):
     """Patches to tokens by a strided convolution, in raster order.
 
-    The tokens are contiguous: every elementwise operation after it keeps the layout that it is
-    given, so a transposed view here would stay transposed through all blocks of a dense pass.
+    Returns contiguous tokens: a transposed view would stay transposed through all blocks of a dense
+    pass.
     """
 
     def __init__(self, channels: int, width: int, patch: int) -> None:
@@ -126,19 +126,18 @@ class PatchEmbedder(nn.Module):
 class DiT(nn.Module):
     """A class-conditional diffusion transformer over `size` x `size` samples.
 
-    With `norm: rms, mlp: swiglu, rope: true` it is LightningDiT (Yao et al. 2025) as its published
-    configurations have it, its parameters named as published; rotary positions are added to the
-    fixed ones, as there. `qk_norm: true` normalises queries and keys, an option of its code. With
-    `relative_bias` and `trained_positions` it is the network of MDT (Gao et al. 2023) without what
-    stands in `side_interpolater.py`.
-    Routing adds no parameter: it is the argument `routing` of a forward pass.
+    With `norm: rms, mlp: swiglu, rope: true` it is LightningDiT (Yao et al. 2025) in its published
+    configuration and with its parameter names; rotary positions complement the fixed ones.
+    `qk_norm: true` normalizes queries and keys, an option of its code. With `relative_bias` and
+    `trained_positions` it is the network of MDT (Gao et al. 2023) without the side-interpolater.
+    Routing is the argument `routing` of a forward pass and adds no parameters.
 
     Args:
         fp32_blocks: blocks that stay in fp32 under autocast.
-        text_width: E of the tokens of a caption, which the network sees instead of a class: they
-            stand beside the image's in every block and are never routed.
+        text_width: E of caption tokens, which replace the class: they join the image tokens in
+            every block and are never routed.
         out_channels: channels of the output; published checkpoints have 2 C (learned variance).
-        re_enter: what stands at the end of a route; it may have parameters of its own.
+        re_enter: module at the end of a route, possibly with parameters.
     """
 
     places_1NP: Tensor | None
@@ -183,7 +182,7 @@ class DiT(nn.Module):
                 self._initialise_linears("final_layer")
 
     def block(self, l: int) -> nn.Module:
-        """Block l; other backbones build theirs here."""
+        """Build block l; overridden by other backbones."""
         return dit_block(self.spec, self.side)
 
     def forward(

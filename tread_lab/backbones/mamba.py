@@ -23,7 +23,7 @@ Fused = Callable[..., Tensor]
 
 
 class Direction(SelfInitialised):
-    """What one reading direction does to its tokens before and after the scan; Mamba's names."""
+    """One reading direction: projections before and after the scan, with Mamba's names."""
 
     def __init__(self, channels: int, rank: int, state: int) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Mixer(nn.Module):
 
 
 class MambaBlock(nn.Module):
-    """One mixer, shifted, scaled and gated by the conditioning; it is attention and MLP in one."""
+    """One mixer, shifted, scaled and gated by the conditioning; it replaces attention and MLP."""
 
     def __init__(self, width: int, state: int) -> None:
         super().__init__()
@@ -91,11 +91,10 @@ class MambaBlock(nn.Module):
 class DiffusionMamba(DiT):
     """DiT's embeddings, conditioning and output around Mamba blocks.
 
-    With 12 blocks of width 960 it has TREAD's 111M parameters (111.6M); TREAD gives neither. Its
-    Mamba is probably Fei et al.'s DiS (2024): 24 blocks of width 768, whose blocks and long skips
-    have 110.3M parameters. DiS reads level and label as tokens instead of modulating each block,
-    has RMSNorm, stochastic depth and trained positions, and its long skips would jump over the ends
-    of a route. Numbers of table 2 are therefore no reference for this network.
+    12 blocks of width 960 have 111.6M parameters (TREAD: 111M, depth and width not stated). TREAD's
+    Mamba is probably DiS (Fei et al. 2024): 24 blocks of width 768, 110.3M parameters with long
+    skips. DiS reads level and label as tokens, has RMSNorm, stochastic depth and trained positions,
+    and its long skips would cross the ends of a route. Do not compare with the numbers of Table 2.
     """
 
     def block(self, l: int) -> nn.Module:
@@ -108,7 +107,7 @@ def steps_rank(width: int) -> int:
 
 
 def causal_convolution(x_BNE: Tensor, weight_E1T: Tensor, bias_E: Tensor | None) -> Tensor:
-    """Each channel mixed over its own token and the T - 1 tokens before."""
+    """Mix each channel over the last T tokens."""
     N, T = x_BNE.shape[1], weight_E1T.shape[2]
     padded_BME = F.pad(x_BNE, (0, 0, T - 1, 0))
     out_BNE = x_BNE * weight_E1T[:, 0, T - 1]
@@ -124,9 +123,8 @@ def selective_scans(
 
         h_t = exp(delta_t A) h_{t-1} + delta_t x_t B_t,    y_t = sum_s C_ts h_ts
 
-    It is computed in fp32 whatever the inputs are. Only the state between chunks is kept for the
-    backward pass, which computes the rest again. On a GPU with `mamba_ssm` installed its kernel
-    does the same in one pass.
+    Computed in fp32. Only the states between chunks are kept; the backward pass recomputes the
+    rest. On a GPU with `mamba_ssm` installed, its kernel is used.
 
     Args:
         scans: (x_BNE, delta_BNE, A_ES, B_BNS, C_BNS) each, with positive step sizes delta and
@@ -154,7 +152,7 @@ def _chunked(scans: Sequence[tuple[Tensor, ...]], chunk: int) -> tuple[Tensor, .
 
 
 def through(kernel: Fused, x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
-    """Return the same by the fused kernel, which wants time last."""
+    """Return the same by the fused kernel, which expects time last."""
     return kernel(x.mT.contiguous(), delta.mT.contiguous(), A, B.mT, C.mT).mT
 
 

@@ -18,10 +18,10 @@ from tread_lab.config.model import ModelSpec
 
 
 class SelfInitialised(nn.Module):
-    """A module whose own parameters are not decided by the Xavier pass over the network."""
+    """A module that initializes its own parameters after the network's Xavier pass."""
 
     def initialise(self) -> None:
-        """Set them; called after that pass."""
+        """Initialize the parameters, after the Xavier pass."""
         raise NotImplementedError
 
 
@@ -39,10 +39,10 @@ def initialise_part(part: nn.Module, *, zero: bool) -> None:
 
 
 class RelativeBias(SelfInitialised):
-    """A trained number for each head and each difference of two places of a side x side grid.
+    """A trained bias per head and per offset between places of a side x side grid.
 
-    As MDT has it (Gao et al. 2023), after BEiT: (2 side - 1)^2 rows, N(0, .02). The
-    three further rows of the published table stand for a class token, which neither has.
+    As MDT has it (Gao et al. 2023), after BEiT: (2 side - 1)^2 rows, N(0, .02). The published table
+    has three further rows for a class token, which neither network has.
     """
 
     difference_NN: Tensor
@@ -58,7 +58,7 @@ class RelativeBias(SelfInitialised):
         self.register_buffer("difference_NN", difference_NN, persistent=False)
 
     def forward(self, place_BN1: Tensor, seen_B11N: Tensor | None = None) -> Tensor:
-        """Return the bias, [B or 1, H, N, N]; `-inf` where `seen` says that a token is not."""
+        """Return the bias, [B or 1, H, N, N]; `-inf` for tokens masked by `seen`."""
         ids_BN = place_BN1[:, :, 0]
         if ids_BN.shape[1] == len(self.difference_NN) and seen_B11N is None:
             ids_BN = ids_BN[:1]  # all tokens are here, so in raster order in every sample
@@ -75,11 +75,11 @@ class Attention(nn.Module):
     """Multi-head self-attention with the published names `qkv` and `proj`.
 
     Args:
-        qk_norm: queries and keys pass a norm per head (`q_norm`, `k_norm`) of kind `norm`.
-        bias: what is added to the products of queries and keys, given the places of the tokens.
+        qk_norm: normalize queries and keys per head (`q_norm`, `k_norm`) by `norm`.
+        bias: added to the attention logits, given the places of the tokens.
 
     Attributes:
-        by: what computes it, see `attend`; `bf16` rounds queries, keys and values first.
+        by: kernel, see `attend`; `bf16` rounds queries, keys and values first.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Attention(nn.Module):
         """Every token attends to all tokens, or to those that `real_BN` names.
 
         Args:
-            positions_BNP: rotary features of each token; with a bias, its place.
+            positions_BNP: rotary features, or with a bias the place, of each token.
         """
         B, N, D = x_BND.shape
         parts = self.qkv(x_BND).chunk(3, dim=2)
@@ -146,10 +146,9 @@ def attend(
         from torch.nn.attention.flex_attention import flex_attention  # a second of imports
 
         return flex_attention(q_BHNd, k_BHNd, v_BHNd)
-    kernels = [SDPBackend.MATH] if by in ("math", "flex") else []
-    if seen is not None and v_BHNd.is_cuda and not kernels:
-        kernels = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    if not kernels:
+    exact = by in ("math", "flex")
+    kernels = [SDPBackend.MATH] if exact else [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    if not exact and (seen is None or not v_BHNd.is_cuda):
         return product(q_BHNd, k_BHNd, v_BHNd, attn_mask=seen)
     with sdpa_kernel(kernels):
         return product(q_BHNd, k_BHNd, v_BHNd, attn_mask=seen)
@@ -181,7 +180,7 @@ class SwiGLU(nn.Module):
 
 
 class RMSNorm(nn.RMSNorm):
-    """RMSNorm in fp32 whatever comes in, as autocast does with LayerNorm."""
+    """RMSNorm, always in fp32, as LayerNorm under autocast."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.float())
@@ -203,7 +202,7 @@ class LevelEmbedder(nn.Module):
 
 
 class LabelEmbedder(nn.Module):
-    """A table of classes + 1 rows; the last row is the null class."""
+    """Embedding table with classes + 1 rows; the last row is the null class."""
 
     def __init__(self, classes: int, width: int) -> None:
         super().__init__()
@@ -257,9 +256,9 @@ def build_norm(kind: str, width: int, *, affine: bool = False) -> nn.Module:
 
 
 def block_positions(spec: ModelSpec, side: int) -> Tensor | None:
-    """Return what the blocks are given of each token's place, [1, N, P]; `None` is nothing.
+    """Return the position input of the blocks, [1, N, P], or `None`.
 
-    Rotary features with `rope`, the number of the place with a relative bias.
+    With `rope` rotary features, with a relative bias the index of the place.
     """
     if spec.relative_bias:
         return torch.arange(side * side)[None, :, None]
@@ -278,10 +277,10 @@ def rotary_positions(side: int, head: int) -> Tensor:
 
 
 def rotate(x_BHND: Tensor, rotary_BNP: Tensor) -> Tensor:
-    """Return features (2 f, 2 f + 1) turned, as a complex number, by angle f of their token.
+    """Rotate features (2 f, 2 f + 1), as a complex number, by angle f of their token.
 
-    A compiler generates no code for complex numbers, so it is given the same products one by one:
-    equal but for rounding, and four times slower where nothing fuses them.
+    Compiled code uses real products instead, because compilers do not support complex numbers:
+    equal up to rounding, four times slower without fusion.
     """
     if torch.compiler.is_compiling():
         return turned(x_BHND.float(), rotary_BNP[:, None])

@@ -38,7 +38,7 @@ _UNREADABLE = (
 
 
 def read_tensors(path: Path, weights: str = "ema") -> dict[str, Tensor]:
-    """Return the tensors of a file by the names of the network; what is computed is left out.
+    """Return the tensors of a file under the network's names, without computed ones.
 
     Args:
         path: a `.pt` file of tensors, bare or below `ema`, `ema_state_dict`, `model` or
@@ -46,7 +46,7 @@ def read_tensors(path: Path, weights: str = "ema") -> dict[str, Tensor]:
         weights: `ema` or `model`, where the file has both.
 
     Raises:
-        UserError: it cannot be read, or holds no tensors by name.
+        UserError: not readable, or no named tensors.
     """
     _check_kind(path)
     try:
@@ -62,7 +62,9 @@ def read_tensors(path: Path, weights: str = "ema") -> dict[str, Tensor]:
         if isinstance(tree, Mapping) and (nested := next((k for k in order if k in tree), None)):
             tree = tree[nested]
     if not isinstance(tree, Mapping) or not all(isinstance(t, Tensor) for t in tree.values()):
-        raise UserError(f"{path} holds no tensors by name, bare or below {', '.join(_NESTED)}")
+        raise UserError(
+            f"{path} must contain named tensors, at the top level or below {', '.join(_NESTED)}"
+        )
     named = {_WRAPPED.sub("", str(name)): tensor for name, tensor in tree.items()}
     if any(name.startswith(_OWN) for name in named):
         named = {**_below(named, "model/"), **_below(named, f"{weights}/")}
@@ -75,7 +77,7 @@ def _check_kind(path: Path) -> None:
         raise UserError(f"{path} is an index of several files; save their tensors in one file")
     with contextlib.suppress(OSError), path.open("rb") as file:
         if file.read(len(_POINTER)) == _POINTER:
-            raise UserError(f"{path} is a pointer of Git LFS; `git lfs pull` fetches the weights")
+            raise UserError(f"{path} is a Git LFS pointer; run `git lfs pull` to fetch the weights")
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -83,25 +85,27 @@ def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def check_fit(state: Mapping[str, Tensor], network: nn.Module) -> None:
-    """Refuse tensors that are not the weights of `network`; fixed positions may be missing.
+    """Check that tensors fit `network`; fixed positions may be missing.
 
     Raises:
-        UserError: the first tensor that is missing, too many or of another shape.
+        UserError: names the first missing, unexpected or misshapen tensor.
     """
     shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
     needed = {name for name, p in network.named_parameters() if p.requires_grad}
     heads = {name.partition(".")[0] for name in state}
     if len(heads) == 1 < len(state):
-        raise UserError(f"all its tensors are below {heads.pop()!r}; save them without")
+        raise UserError(
+            f"all tensor names begin with {heads.pop()!r}; save them without this prefix"
+        )
     for name in sorted(needed | state.keys()):
         if name not in state:
             raise UserError(f"{name} is missing")
         if name not in shapes:
-            raise UserError(f"the network has no {name}")
+            raise UserError(f"the network has no tensor {name}")
         if state[name].shape != shapes[name]:
             found, expected = ("x".join(map(str, s)) for s in (state[name].shape, shapes[name]))
             hint = _hint(name, state[name].shape, shapes[name])
-            raise UserError(f"{name} is {found}, and the network's is {expected}{hint}")
+            raise UserError(f"{name} must be {expected} as in the network, got {found}{hint}")
 
 
 def _hint(name: str, found: Sequence[int], expected: Sequence[int]) -> str:
@@ -145,10 +149,10 @@ def from_sit(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         cos(f (1 - t)) = cos f cos(f t) + sin f sin(f t)
         sin(f (1 - t)) = sin f cos(f t) - cos f sin(f t)
 
-    so that the first layer of the level's embedder, turned in float64, takes t itself.
+    so the first layer of the level embedder, rotated in float64, takes t itself.
 
     Raises:
-        UserError: a tensor of these layers is missing or has no SiT's shape.
+        UserError: a tensor of these layers is missing or does not have SiT's shape.
     """
     missing = [name for name in (_LEVEL, "x_embedder.proj.weight", *_LAST) if name not in state]
     if missing:
@@ -174,6 +178,6 @@ def _of_the_other_end(weight_DF: Tensor) -> Tensor:
 def _first_half(name: str, rows: Tensor, P: int, C: int) -> Tensor:
     """Return the rows of the first C channels of every pixel; all where there are no more."""
     if len(rows) not in (P * C, 2 * P * C):
-        raise UserError(f"{name} has {len(rows)} rows, and a SiT's has {2 * P * C} or {P * C}")
+        raise UserError(f"{name} must have {2 * P * C} or {P * C} rows as in SiT, got {len(rows)}")
     by_pixel = rows.reshape(P, len(rows) // P, *rows.shape[1:])
     return by_pixel[:, :C].reshape(P * C, *rows.shape[1:])

@@ -16,7 +16,7 @@ from tread_lab.backbones.parts import SelfInitialised, build_norm, modulate
 
 
 class SpatialMix(SelfInitialised):
-    """Tokens read each other by Bi-WKV; names as in Vision-RWKV.
+    """Token mixing by Bi-WKV; names as in Vision-RWKV.
 
     Args:
         side: tokens of a row; in a route whole rows remain, so the grid only loses height.
@@ -106,7 +106,7 @@ class RWKVBlock(nn.Module):
 class DiffusionRWKV(DiT):
     """DiT's embeddings, conditioning and output around RWKV blocks.
 
-    What the published network (feizc/Diffusion-RWKV) has and this one leaves out:
+    Differences from the published network (feizc/Diffusion-RWKV), which also has:
 
     - long skips, joined by a linear map: they would jump over the ends of a route;
     - `ln0`, a norm of the embeddings before block 0, and `norm_f`, one before the final layer;
@@ -115,8 +115,8 @@ class DiffusionRWKV(DiT):
     - trained positions, from the same sin-cos start; here they stay fixed;
     - learned variance.
 
-    With 12 blocks of width 952 it has TREAD's 210M parameters (210.7M); TREAD gives 12 blocks and
-    no width, and Diffusion-RWKV itself trains 25 to 49 blocks.
+    12 blocks of width 952 have 210.7M parameters (TREAD: 210M, 12 blocks, width not stated).
+    Diffusion-RWKV trains 25 to 49 blocks.
     """
 
     def block(self, l: int) -> nn.Module:
@@ -128,7 +128,7 @@ class DiffusionRWKV(DiT):
 def shift(x_BND: Tensor, side: int) -> Tensor:
     """Q-shift: a quarter of the channels each from the left, right, upper and lower neighbour.
 
-    Rows are `side` tokens long; beyond the border stand zeros.
+    Rows have `side` tokens; zeros pad the border.
     """
     B, N, D = x_BND.shape
     assert N % side == 0, f"{N} tokens are not whole rows of {side}"
@@ -148,8 +148,8 @@ def channel_ramp(like_D: Tensor) -> Tensor:
 
 
 def ordered_sums(y_ND: Tensor) -> Tensor:
-    """Running sums over places, as `cumsum` gives them, which a GPU adds in any order. The product
-    is in float64: those of fp32 may be rounded to tf32."""
+    """Running sums over places, like `cumsum` but in a fixed order on a GPU. The product is in
+    float64, because fp32 products may be rounded to tf32."""
     ones_NN = torch.ones(2 * y_ND.shape[-2:-1], dtype=torch.float64, device=y_ND.device).tril()
     return (ones_NN @ y_ND.double()).to(y_ND.dtype)
 
@@ -160,8 +160,8 @@ def bi_wkv(decay_D: Tensor, first_D: Tensor, k_BND: Tensor, v_BND: Tensor) -> Te
         wkv_t = sum_i e^{f(t, i) + k_i} v_i / sum_i e^{f(t, i) + k_i},
         f(t, i) = -(|t - i| - 1) w / N,  f(t, t) = u / N
 
-    Keys enter as e^{k - max k}, so that it is stable for any. What lies before a token, and what
-    lies after it, is a running sum: with a = w / N,
+    Keys enter as e^{k - max k} for stability. The parts before and after a token are running sums:
+    with a = w / N,
 
         sum_{i < t} e^{-(t - 1 - i) a} y_i = e^{-(t - 1) a} sum_{i < t} e^{i a} y_i
 

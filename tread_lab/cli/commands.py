@@ -23,6 +23,7 @@ from tread_lab.cli.options import (
     SweepFile,
     SweepName,
     Tracker,
+    routed,
     run_spec,
 )
 from tread_lab.config.errors import UserError
@@ -48,7 +49,7 @@ def status(
 
     lab = Lab.existing(root)
     if watch and (name is None or as_json):
-        raise UserError("--watch: shows the table of one sweep; name it, without --json")
+        raise UserError("--watch: requires the name of one sweep, without --json")
     if name is None:
         show_lab(lab, as_json=as_json)
     elif watch:
@@ -75,12 +76,12 @@ def rm(
     lab = Lab.existing(root)
     whole = lab.known(name).name
     if yes and name != whole:  # a sweep of that name may have been removed just now
-        raise UserError(f"--yes: a run is removed by its whole name, {whole}")
+        raise UserError(f"--yes: removing a run requires its full name, {whole}")
     removal = removal_of(lab, whole)
     print(*removal.lines(), sep="\n")
     if yes:
         remove(removal)
-    print("removed; MLflow keeps its view" if yes else "--yes removes this for good")
+    print("removed; the MLflow copy remains" if yes else "--yes removes this for good")
     return DONE
 
 
@@ -101,7 +102,7 @@ def sync(
     lab = Lab.existing(root)
     sweeps = [lab.known_sweep(name).name for name in names] or lab.sweeps()
     if not sweeps:
-        raise UserError(f"no sweep in {lab.root}; `tread-lab sweep` makes one")
+        raise UserError(f"no sweep in {lab.root}; start one with `tread-lab sweep`")
     tracker = MlflowTracker(lab, lab.mlflow_uri)
     for name in sweeps:
         print(f"{name}: {counts_text(tracker.sync(name)) or 'no run has begun'}")
@@ -230,8 +231,8 @@ def cost(
     of_model = "lightning_xl1_imagenet256" if lightning else "b2_imagenet256"
     name = experiment or (of_model if model else "tiny")
     named_model = [f"model={model}"] if model else []
-    loaded = with_whole_parents(load_experiment(name, [*overrides, *named_model]), Lab.at())
-    spec = run_spec(loaded, route, rate)
+    written = routed(route, [*overrides, *named_model])
+    spec = run_spec(with_whole_parents(load_experiment(name, written), Lab.at()), rate)
     if as_json:
         print(json.dumps(report(spec), indent=1))
     else:

@@ -55,7 +55,7 @@ def metrics_line(metrics: Mapping[str, float]) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Return a table; a narrow terminal folds its cells, and no value is cut."""
+    """Return a table; narrow terminals wrap cells instead of cutting values."""
     made = Table(box=None, padding=(0, 1))
     for head in heads:
         made.add_column(Text(head), overflow="fold")

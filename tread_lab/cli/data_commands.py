@@ -221,14 +221,14 @@ def show_images(images: OpenedImages, where: Path) -> None:
 def show_steps(steps: Iterator[Steps], noun: str) -> int:
     """Show the steps of a build; return how many samples were damaged.
 
-    There is no step where all was there before.
+    Yields no step if everything exists already.
     """
     _, last = with_progress(steps, noun)
     return last.damaged if last is not None else 0
 
 
 def show_packed(folder: Path, *, as_json: bool) -> None:
-    """Print what a packed data set holds, and its settings for an experiment."""
+    """Print the contents of a packed data set and its settings for an experiment."""
     manifest: Any = read_manifest(folder)
     assert manifest is not None
     names, settings = ("samples", "latent", "labels", "damaged"), data_settings(folder, manifest)
@@ -258,7 +258,7 @@ def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def show_measured(measured: Measured, *, as_json: bool) -> None:
-    """Print what a data set holds, unscaled, and the scales for EDM and for flow matching."""
+    """Print unscaled statistics of a data set, and the scales for EDM and flow matching."""
     counts = [count for count in measured.counts if count]
     facts = {
         "samples": sum(counts),

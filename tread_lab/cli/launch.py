@@ -148,10 +148,10 @@ def resources_of(
     *,
     ray: bool,
 ) -> RunResources:
-    """Return what each run of a sweep has: by default a GPU if its device or this machine has one.
+    """Return the resources of each run of a sweep: by default a GPU if one is available.
 
     Raises:
-        UserError: as `check_device`, or the numbers do not fit one another.
+        UserError: as in `check_device`, or inconsistent numbers.
     """
     check_device(device, ray=ray)
     if gpus is None:
@@ -198,8 +198,8 @@ def _drive(
         except Interrupted:
             if not queue.stop:  # else the hours are over, as was asked
                 say(
-                    "interrupted, checkpoints are saved; run the same command again to continue"
-                    f" {plan.name}"
+                    "interrupted after saving checkpoints;"
+                    f" rerun the command to continue {plan.name}"
                 )
                 return INTERRUPTED
         except Unavailable:
@@ -261,7 +261,7 @@ def _conclude(
     show_ranking(lab, name, as_json=as_json)
     show_places(lab, folder, mlflow=mlflow)
     if queue.stop and not queue.done:
-        say(f"the hours of {name} are over; the same command with more hours continues")
+        say(f"the hours of {name} are used up; rerun the command with more hours to continue")
     return UNFINISHED if show_unfinished(lab, name) else DONE
 
 
@@ -313,7 +313,7 @@ def devices_of(executor: str, resources: RunResources) -> Devices:
     """Return the devices where the runs of an executor will run.
 
     Raises:
-        UserError: a run is to have more than there is.
+        UserError: a run asks for more than the machine has.
         Unavailable: the cluster at RAY_ADDRESS does not answer.
     """
     if executor == "ray" and os.environ.get("RAY_ADDRESS"):

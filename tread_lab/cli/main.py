@@ -121,20 +121,20 @@ def _stop(number: int, frame: object) -> None:
 
 
 def run() -> None:
-    """Run the console script; a warning is one line, without the place in some library."""
+    """Run the console script; warnings are printed in one line, without source location."""
     warnings.formatwarning = lambda message, *_, **__: f"tread-lab: {message}\n"
     sys.exit(main())
 
 
 def command(name: str) -> Callable[..., int]:
-    """Import the function of a command, which has the last word of its name."""
+    """Import the function of a command, named by the last word of the command."""
     module = importlib.import_module(f"tread_lab.cli.{COMMANDS[name][0]}")
     found: Callable[..., int] = getattr(module, name.split()[-1])
     return found
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options of one command; overrides may stand before, between and after its flags.
+    """Return the options of one command; overrides may appear anywhere among its flags.
 
     Raises:
         UserError: an argument is unknown, missing or malformed.

@@ -124,17 +124,21 @@ def _typed(hint: Any) -> dict[str, Any]:
     return {"type": read[hint]} if hint in read else {}
 
 
-def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float | None) -> RunSpec:
-    """Return the run of an experiment with other routes.
+def routed(routes: Sequence[str] | None, overrides: Sequence[str]) -> list[str]:
+    """Return overrides after the routes that `--route` names, so that they may change the first."""
+    return [f"routes=[{', '.join(routes)}]", *overrides] if routes else [*overrides]
+
+
+def run_spec(experiment: Experiment, rate: float | None) -> RunSpec:
+    """Return the run of an experiment.
 
     Args:
-        routes: routes such as `2->B-4`; `None` keeps those of the experiment.
         rate: the selection rate of every route; `None` keeps each route's own.
 
     Raises:
         UserError: the rate is outside [0, 1), or a rate is given and the run has no route.
     """
-    tree = {**experiment.run, "routes": routes} if routes else dict(experiment.run)
+    tree = dict(experiment.run)
     if rate is None:
         return run_of(tree)
     if not 0 <= rate < 1:
@@ -146,19 +150,18 @@ def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float |
 
 
 def check_device(device: str | None, *, ray: bool = False) -> None:
-    """Hide every GPU from this process and its children where `device` is the CPU.
+    """Hide all GPUs from this process and its children if `device` is the CPU.
 
-    Torch's optimizers alone would open a context on the first visible one. To be called before
-    CUDA is asked for devices, because CUDA reads the variable once.
+    Torch's optimizers open a context on the first visible GPU. Call before any CUDA query, because
+    CUDA reads the variable once.
 
     Raises:
-        UserError: a launcher started several processes; or a GPU is named by its number, and Ray
-            chooses the GPU of each run.
+        UserError: a launcher started several processes, or a GPU is named by number under Ray.
     """
     if (count := os.environ.get("WORLD_SIZE", "1")) != "1":
         raise UserError(
-            f"WORLD_SIZE={count}: torchrun or mpirun started several processes; start one"
-            " `tread-lab` process without them, which starts those of its runs"
+            f"WORLD_SIZE={count}: torchrun or mpirun started several processes; start `tread-lab`"
+            " once, without them; it starts the processes of a run"
         )
     if device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""

@@ -27,7 +27,7 @@ _PERIOD = 3600.0  # seconds over which the speed is averaged
 
 
 class Bars(Progress):
-    """Bars on a terminal; in a log, lines about the first of them."""
+    """Progress bars on a terminal; in a log, lines about the first bar."""
 
     def __init__(self) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
@@ -42,7 +42,7 @@ class Bars(Progress):
 
     @property
     def left(self) -> str:
-        """The time that the first bar has left at the speed so far; `...` before it is known."""
+        """Time left of the first bar at its average speed; `...` if unknown."""
         seconds = self.tasks[0].time_remaining
         return "..." if seconds is None else duration(seconds)
 
@@ -55,10 +55,10 @@ class Bars(Progress):
 
 
 def with_progress(steps: Iterator[Step], noun: str) -> tuple[Any, Step | None]:
-    """Show how far work is until its end; return what its generator returns, and its last step.
+    """Show progress until a generator ends; return its result and its last step.
 
     Args:
-        noun: what is done.
+        noun: unit of the work.
     """
     last = None
     with Bars() as bars:
@@ -86,7 +86,7 @@ def tasks_progress(
     """Show the progress of tasks within the block.
 
     Args:
-        open_tasks: all the work; of a search, as many as will come and about as long.
+        open_tasks: all open tasks; of a search, as many tasks of typical length as remain.
         possible: further tasks that may be reported.
         labels: by run; a run without one is named by its spec.
         page: the file where pages read the time left.
@@ -107,7 +107,7 @@ def tasks_progress(
 
 
 class TasksDone:
-    """How much of the open work is done, in FLOPs of training and of evaluations, and its bars."""
+    """Completed share of the open tasks, in training and evaluation FLOPs, and its bars."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class TasksDone:
         self._show()
 
     def record(self, report: Report) -> None:
-        """Take a report into account and show it."""
+        """Count a report and show it."""
         run, task = report.run, self._tasks[report.run]
         label = self._labels.get(run) or run_label(task.spec)
         if report.phase == QUEUED:

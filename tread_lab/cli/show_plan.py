@@ -37,31 +37,31 @@ _NAMED = 5  # runs that are trained again; the others are counted
 def show_plan(
     out: Console, plan: Plan, lab: Lab, open_tasks: Sequence[Task], devices: Devices
 ) -> None:
-    """Print the runs of a plan, the cells left out, and the cost in FLOPs, time and disk."""
+    """Print the runs of a plan, excluded cells, and the cost in FLOPs, time and disk."""
     for line in _lines(plan, lab, open_tasks, devices):
         out.print(line, markup=False)
 
 
 def show_power(out: Console, lab: Lab, models: Collection[str]) -> None:
-    """Print the smallest gap in held-out loss that 2 to 10 seeds show with 80% power."""
+    """Print the smallest held-out gap that 2 to 10 seeds detect with 80% power."""
     from tread_lab.results.intervals import smallest_gap  # scipy
 
     found = {of: value for model in sorted(models) for of, value in deviations(lab, model)}
     if not found:
-        out.print("power: unknown without an earlier sweep of this network over two or more seeds")
+        out.print("power: requires an earlier sweep of this network over two or more seeds")
         return
     gaps = ((value, *(smallest_gap(value, n) for n in SEEDS)) for value in found.values())
     rows = ([of, *(f"{gap:.2g}" for gap in own)] for of, own in zip(found, gaps))
     out.print(
-        "smallest held-out gap of one cell chosen beforehand that seeds show with 80% power"
-        " (two-sided at 5%), if its deviation is:"
+        "smallest held-out gap detected with 80% power (two-sided, 5%) for one cell chosen in"
+        " advance, by standard deviation:"
     )
     out.print(table(["observed in", "deviation", *(f"{n} seeds" for n in SEEDS)], rows))
 
 
 def deviations(lab: Lab, model: str) -> list[tuple[str, float]]:
-    """Return in which sweeps a network's gaps differ between seeds, and how far, as
-    `deviation_of`; of the embedded one without any, what is stated."""
+    """Return the standard deviations of a network's gaps over seeds (`deviation_of`) with the
+    sweeps they come from; for the embedded network without sweeps, recorded values."""
     from tread_lab.results import trials_frame  # pandas
     from tread_lab.results.cells import deviation_of
 

@@ -99,7 +99,7 @@ def _ranked(column: str) -> bool:
 
 
 def show_places(lab: Lab, folder: SweepFolder, *, mlflow: bool) -> None:
-    """Say where the figures, the records and the MLflow store are."""
+    """Print the paths of figures, records and the MLflow store."""
     say(f"figures: {folder.figures}", f"records: {lab.root / 'runs'}")
     if mlflow:
         uri = without_password(lab.mlflow_uri)

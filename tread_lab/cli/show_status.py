@@ -52,7 +52,7 @@ def show_lab(lab: Lab, *, as_json: bool) -> None:
 
 
 def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
-    """Print the runs of a sweep with their states, and what makes the sweep no fair comparison."""
+    """Print the runs of a sweep with their states, and caveats of their comparison."""
     states, folder = _states(lab, name), lab.sweep(name)
     plan = folder.plan()
     stopped = stopped_early(lab, plan)
@@ -72,7 +72,7 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
 
 
 def watch_sweep(lab: Lab, name: str) -> None:
-    """Show a sweep until every run has ended: a live table, or in a log a line at every change."""
+    """Show a sweep until every run has ended: a live table, or a log line per change."""
     headline, driven = "", True
     with Live(console=answers, auto_refresh=False) as live:
         while driven:
@@ -115,7 +115,7 @@ def _runs_table(lab: Lab, name: str, states: Mapping[str, RunState], most: int) 
 
 
 def show_unfinished(lab: Lab, name: str) -> bool:
-    """Say how many runs failed or lack measurements, and what to do; return whether any does."""
+    """Print how many runs failed or lack evaluations, with remedies; return whether any does."""
     from tread_lab.sweep.plan import load_plan
     from tread_lab.sweep.task import failed, is_complete
 
@@ -129,8 +129,8 @@ def show_unfinished(lab: Lab, name: str) -> bool:
     if lacking:
         why = next((f" ({reason})" for reason in lacking if reason), "")
         say(
-            f"measurements missing: {counted(len(lacking), 'run')}{why}; `tread-lab evaluate"
-            f" {name}` adds them"
+            f"missing evaluations: {counted(len(lacking), 'run')}{why}; add them with `tread-lab"
+            f" evaluate {name}`"
         )
     return bool(lost or lacking)
 

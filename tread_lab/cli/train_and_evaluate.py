@@ -26,6 +26,7 @@ from tread_lab.cli.options import (
     Routes,
     Threads,
     check_device,
+    routed,
     run_spec,
 )
 from tread_lab.cli.progress import tasks_progress, with_progress
@@ -84,8 +85,8 @@ def train(
     check_device(device)
     worker = WorkerInfo(hang_timeout=hang_timeout, processes=together(gpus, processes, device))
     runner = InlineRunner(device=device, threads=threads, worker=worker)
-    lab, loaded = Lab.at(root), load_experiment(experiment, overrides)
-    spec = run_spec(with_whole_parents(loaded, lab), route, rate)
+    lab, loaded = Lab.at(root), load_experiment(experiment, routed(route, overrides))
+    spec = run_spec(with_whole_parents(loaded, lab), rate)
     spec = DataDigests(lab, say).named(spec)
     evaluations = decode_evaluations(loaded.evaluate, loaded.usual)
     task = Task(spec, evaluations, loaded.usual.with_probes(evaluations))
@@ -95,10 +96,7 @@ def train(
         if retried or not is_complete(lab, task):
             _complete(lab, task, retried, runner)
     except Interrupted:
-        say(
-            "interrupted, a checkpoint is saved; run the same command again to continue run"
-            f" {task.run}"
-        )
+        say(f"interrupted after saving a checkpoint; rerun the command to continue run {task.run}")
         return INTERRUPTED
     folder = lab.run(task.run)
     show_run(folder)
@@ -125,15 +123,17 @@ def together(gpus: int | None, processes: int | None, device: str | None) -> Pro
     """Return the processes of a run: one for each GPU, or some on CPUs.
 
     Raises:
-        UserError: this machine has not so many GPUs, or the device is of the other kind.
+        UserError: too few GPUs, or a device of the other kind.
     """
     here = len(visible_gpus())
     if processes and (gpus or (device != "cpu" and here)):
-        raise UserError("--processes: on CPUs, say --device cpu; --gpus says how many GPUs")
+        raise UserError("--processes: must be used with --device cpu. Try --gpus for GPUs.")
     if gpus and device not in (None, "cuda"):
-        raise UserError(f"--device {device}: --gpus {gpus} takes the first GPUs; leave one out")
+        raise UserError(
+            f"--device {device}: must not be combined with --gpus {gpus}, which uses the first GPUs"
+        )
     if gpus and gpus > here:
-        raise UserError(f"--gpus: {gpus} for a run, and this machine has {here}")
+        raise UserError(f"--gpus: must be at most {here} on this machine, got {gpus}")
     return Processes(gpus or processes or 1)
 
 
@@ -203,10 +203,10 @@ def evaluate(
 def to_measure(
     lab: Lab, name: str, named: Sequence[str], reference: str | None
 ) -> tuple[Measurements, EvaluationDefaults]:
-    """Return the runs that have finished training, each with the named evaluations at its steps,
-    and the settings that these leave unsaid: the sweep's, or those kept with a run by itself.
+    """Return the trained runs, each with the named evaluations at its steps, and the default
+    settings: of the sweep, or stored with a single run.
 
-    A folder of exported weights is measured in that folder, at its one step.
+    Exported weights are evaluated in their folder, at their only step.
 
     Raises:
         UserError: none has finished, or an evaluation does not exist.
@@ -225,11 +225,9 @@ def to_measure(
         defaults = folder.evaluation_defaults()
         specs = named_evaluations(named, defaults, reference)
         if not specs:
-            raise UserError(
-                "name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`"
-            )
+            raise UserError("name a metric, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
         if exported.exported and any(spec.step is not None for spec in specs):
-            raise UserError(f"{name} has the weights of one step; name what to measure: fd@1k")
+            raise UserError(f"{name} has the weights of one step; name a metric, e.g. fd@1k")
         trained = [(folder, specs)] if exported.exported else _trained([(folder, specs)])
     if not trained:
         raise UserError(f"{name}: no run has finished training")
@@ -254,8 +252,8 @@ def named_evaluations(
     Args:
         named: evaluations, and fields of the sampler: `fd@1k`, `{heldout_loss: {images: 64}}`,
             `sampler.steps=10`.
-        defaults: what they leave unsaid.
-        reference: of `--reference`, in place of that of the defaults.
+        defaults: settings that they do not name.
+        reference: value of `--reference`, replaces the default.
     """
     if reference is not None:
         defaults = replace(defaults, reference=reference_of(reference))
@@ -264,7 +262,7 @@ def named_evaluations(
     specs = decode_evaluations(items, defaults, cells=[settings])
     samples = [spec for spec in specs if isinstance(spec, SamplesSpec)]
     if settings and not samples:
-        raise UserError("name what to measure with this sampler: fd@1k sampler.steps=40")
+        raise UserError("name a metric for this sampler, e.g. fd@1k sampler.steps=40")
     if reference is not None and not any(METRICS[m].compares for s in samples for m in s.metrics):
-        raise UserError(f"name what to compare with this reference: fid@1k --reference {reference}")
+        raise UserError(f"name a metric for this reference, e.g. fid@1k --reference {reference}")
     return specs

@@ -16,16 +16,16 @@ OPTIONS = ("scale", "posterior", "flips", "normalise")  # fields that not every 
 
 @dataclass(frozen=True)
 class Source:
-    """What a source holds.
+    """Properties of a data source.
 
     Attributes:
-        latents: its samples are latents, which an autoencoder turns into images.
-        scaled: what it holds is what the network sees, if the spec does not say otherwise.
-        decoder_scale: what the decoder divides by where a spec gives no factor at all.
+        latents: whether samples are latents of an autoencoder.
+        scaled: whether stored values are already scaled, unless the spec sets `scale`.
+        decoder_scale: divisor of the decoder if the spec sets no factor.
         normalised: each channel is normalised by statistics beside the data, if the spec does not
             say otherwise.
         enlarges: side of a decoded image over that of a latent (8 for SD's autoencoder).
-        options: the fields among `OPTIONS` that mean something for it; a spec forgets the others.
+        options: the fields of `OPTIONS` that apply; others are reset.
     """
 
     latents: bool
@@ -57,7 +57,7 @@ SOURCES = Registry(
 
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
-    """Where samples come from and what one sample looks like.
+    """Source and shape of the samples.
 
     Attributes:
         source: `fashion16` (embedded images), `latents` (packed arrays), `shards` (webdataset tars
@@ -66,26 +66,25 @@ class DataSpec:
         path: folder or file of the data, made absolute; the embedded set needs none.
         channels, size: one sample is channels x size x size.
         classes: number of class labels.
-        scale: factor from stored values to what the network sees: 1 for latents that are stored
-            scaled, as the official tars are; 0.18215 for what the SD encoder gave. The default is
-            1 for `shards`, and for `latents` `decoder_scale`, else 1.
+        scale: factor from stored values to the network's: 1 for latents stored scaled, like the
+            official tars; 0.18215 for raw SD latents. The default is 1 for `shards`, and for
+            `latents` `decoder_scale`, else 1.
         decoder_scale: what the decoder divides the network's values by (0.18215 for SD's). The
             default is `scale`; for `shards` without either it is 0.18215. Where channels are
             normalised, only tars, and arrays packed of tars, are times a factor: this one, else
             0.18215.
-        deviation: standard deviation that the network's values should have; a store far from it
-            is refused before training. It is not signed.
-        posterior: where mean and deviation of the encoder's posterior are stored, training sees a
-            new sample of it each epoch, or its mean. Everything else sees the mean.
-        flips: where the latents of mirrored images are stored too, training sees either with
-            probability 1/2, by chance each epoch.
-        normalise: take each channel less its mean and over its deviation, which lie beside the data
-            (`statistics.json` or `latents_stats.pt`), before `scale`. The default is true for
-            `safetensors` and false for others.
-        decoder_range: range of the pixels that the autoencoder was fed: `signed` is -1..1, as SD's
-            own code has it, `unit` is 0..1, as EDM2's has it.
-        digest: of what the data hold (`data.content`). Commands fill it in; `None` for the embedded
-            set.
+        deviation: expected standard deviation of the network's values, checked before training; not
+            part of the signature.
+        posterior: for stored moments, whether training draws a new sample each epoch or uses the
+            mean. Everything else uses the mean.
+        flips: for stored mirrored latents, whether training draws either version with probability
+            1/2 each epoch.
+        normalise: normalize each channel by the statistics beside the data (`statistics.json` or
+            `latents_stats.pt`), before `scale`. The default is true for `safetensors` and false for
+            others.
+        decoder_range: pixel range of the autoencoder: `signed` (-1..1, as SD's code) or `unit`
+            (0..1, as EDM2's).
+        digest: content digest (`data.content`), set by the commands; `None` for the embedded set.
     """
 
     source: Annotated[str, SOURCES] = "fashion16"
@@ -124,12 +123,12 @@ class DataSpec:
 
     @property
     def holds(self) -> Source:
-        """What the source holds."""
+        """Properties of the source."""
         return SOURCES[self.source]
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the samples belong to the code."""
+        """Whether the samples are shipped with the code."""
         return self.source == "fashion16"
 
     @property
@@ -139,6 +138,6 @@ class DataSpec:
 
     @property
     def scales(self) -> tuple[float, float]:
-        """The factor from stored values to the network's, and what the decoder divides these by."""
+        """Factor from stored values to the network's, and the decoder's divisor."""
         assert self.scale is not None
         return self.scale, self.scale if self.decoder_scale is None else self.decoder_scale

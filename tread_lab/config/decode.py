@@ -55,8 +55,7 @@ Rate = Annotated[float, within("[0, 1)")]
 
 
 class Field(NamedTuple):
-    """A field of a spec: its type with what it is annotated with, its default, and whether
-    signatures leave it out."""
+    """A field of a spec: its annotated type, its default, and whether signatures omit it."""
 
     hint: Any
     default: Any
@@ -67,11 +66,11 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
     """Build the frozen dataclass `cls` from a plain tree of dicts, lists and scalars.
 
     Fields are decoded in their order. A dataclass may accept a shorthand by a static method
-    `from_shorthand(value) -> dict`, called for a scalar in place of a mapping. A type
-    `Annotated[hint, check]` is refused by what `check(value)` raises.
+    `from_shorthand(value) -> dict`, called for a scalar in place of a mapping. For a type
+    `Annotated[hint, check]`, `check(value)` raises for invalid values.
 
     Raises:
-        UserError: every unknown key, missing key and wrong value, each with its dotted path.
+        UserError: lists every unknown key, missing key and wrong value with its dotted path.
     """
     if isinstance(tree, cls):
         return tree
@@ -130,7 +129,7 @@ def fields_of(cls: Any) -> dict[str, Field]:
 
 
 def classes_of(hint: Any) -> tuple[Any, ...]:
-    """Return the dataclasses in a type, the first one meant where no `kind` is written."""
+    """Return the dataclasses in a type; the first is the default `kind`."""
     if dataclasses.is_dataclass(hint):
         return (hint,)
     parts = get_args(hint)
@@ -140,8 +139,7 @@ def classes_of(hint: Any) -> tuple[Any, ...]:
 
 
 def unhashed(default: Any = dataclasses.MISSING, factory: Any = dataclasses.MISSING) -> Any:
-    """Declare a field that changes where and how a run is executed, never what it learns, such as
-    a folder: signatures leave it out."""
+    """Declare a field that signatures omit, because it changes execution only, such as a folder."""
     return dataclasses.field(default=default, default_factory=factory, metadata={"unhashed": True})
 
 
@@ -160,7 +158,7 @@ def opened(cls: Any, tree: Any, path: str = "") -> Mapping[str, Any]:
     """Return the mapping of a dataclass; a shorthand is written out.
 
     Args:
-        path: dotted, which an example of what may be typed begins with.
+        path: dotted path, with which a suggested override begins.
     """
     if isinstance(tree, Mapping):
         return tree
@@ -176,8 +174,8 @@ def opened(cls: Any, tree: Any, path: str = "") -> Mapping[str, Any]:
 def decode_value(hint: Any, value: Any, path: str) -> Any:
     """Decode a value of any type that a field may have.
 
-    Of several plain types the one that a value has is meant, else the first. Several dataclasses
-    are told apart by `kind`.
+    Among several plain types, the value's own type is used, else the first. Among dataclasses,
+    `kind` decides.
     """
     form, parts = get_origin(hint) or hint, get_args(hint)
     if form is Annotated and not isinstance(parts[1], Variants):

@@ -51,7 +51,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 
 
 class UserError(ValueError):
-    """Mistakes in what the user wrote; the command line prints a line for each and exits with 2."""
+    """User mistakes; the command line prints one line for each and exits with code 2."""
 
     def __init__(self, *messages: str) -> None:
         super().__init__(*map(_one_line, messages))
@@ -76,23 +76,22 @@ def _one_line(message: object) -> str:
 
 
 class NotFinite(UserError):
-    """A network gives what is no number, and would give it again."""
+    """A network output is not finite, reproducibly."""
 
 
 class Exploded(NotFinite):
-    """A trained network predicts worse than zero: finite, but no result."""
+    """A trained network predicts worse than zero, so it has no result."""
 
 
 class Unavailable(UserError):
-    """What the work stands on is gone (room on the disk, the cluster); the same command goes on
-    when it is back."""
+    """Disk space or the cluster is lost; the same command continues once it is back."""
 
     exit_code = 3
 
 
 @contextlib.contextmanager
 def placed(path: str) -> Iterator[None]:
-    """Put a place in front of the mistakes that are raised within it."""
+    """Prefix the mistakes raised within the block by their place."""
     try:
         yield
     except UserError as error:
@@ -100,7 +99,7 @@ def placed(path: str) -> Iterator[None]:
 
 
 class Mistakes(list[str]):
-    """Collects the mistakes that are raised within it, to raise all of them together."""
+    """Collects mistakes, to raise all of them together."""
 
     def __enter__(self) -> None:
         pass
@@ -125,7 +124,7 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
     """Return the entry of `name`.
 
     Raises:
-        UserError: the table has none; says what was looked up and suggests a near miss.
+        UserError: unknown name; suggests a near miss.
     """
     if name not in table:
         raise UserError(f"{what}: unknown {name!r}{suggest(name, table)}")
@@ -133,8 +132,8 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
 
 
 def near(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name, dotted or not, that is meant: by its last part, by what other tools
-    call it, or by its letters; with an example, `sampler: tpe`, where other tools write it."""
+    """Return the most likely known name: by its last part, by another tool's name for it, or by
+    spelling; with an example such as `sampler: tpe` for names of other tools."""
     names, leaf = sorted(known, key=len), name.rpartition(".")[2]
     for example in (leaf, *SYNONYMS.get(leaf.lower(), ())):
         meant = example.partition(":")[0]
@@ -144,8 +143,8 @@ def near(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return `, did you mean 'x'?` for a near miss, an example where other tools write the name in
-    another way, else the list of valid names."""
+    """Return `, did you mean 'x'?` for a near miss, an example for another tool's name, else the
+    valid names."""
     known = sorted(known)
     if (meant := near(str(name), known)) is not None:
         return f". Try {meant}." if ": " in meant else f", did you mean {meant!r}?"
@@ -153,6 +152,6 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def shown(value: object, *, longest: int = 60) -> str:
-    """Return a value as a message quotes it, at most so many characters long."""
+    """Return a value as quoted in messages, shortened to a maximum length."""
     text = "nothing" if value is None else repr(value)
     return text if len(text) <= longest else f"{text[: longest - 3]}..."

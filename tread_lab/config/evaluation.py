@@ -41,7 +41,7 @@ def step_of(written: Any) -> int | str | None:
     """Return the step that `250`, `50k`, `50%`, `baseline` or `end` means; the last is `None`.
 
     Raises:
-        UserError: it is nothing of the kind.
+        UserError: not a step.
     """
     match = _STEP.fullmatch(str(written).strip().lower())
     if match is None or float(match[1] or match[3] or 1) == 0:
@@ -57,7 +57,7 @@ def steps_of(written: Any) -> tuple[int | str | None, ...]:
     """Return the steps of `250, 50%, end`, of a list of such, or of one number; each once.
 
     Raises:
-        UserError: a part is no step, or there is none.
+        UserError: a part is not a step, or the list is empty.
     """
     if isinstance(written, str):
         written = re.split(r"[,\s]+", written.strip().rstrip(","))
@@ -83,10 +83,10 @@ def _joined(items: Sequence[Any]) -> list[Any]:
 
 
 def at_steps(evaluations: Iterable[EvaluationSpec], steps: int) -> tuple[EvaluationSpec, ...]:
-    """Return evaluations as a run of so many steps has them: shares are steps, its last is the end.
+    """Return evaluations for a run of `steps`: shares become steps, the last step the end.
 
     Raises:
-        UserError: a step lies beyond the run.
+        UserError: a step is after the end of the run.
     """
     return tuple(dict.fromkeys(_at(spec, steps) for spec in evaluations))
 
@@ -97,14 +97,14 @@ def _at(spec: EvaluationSpec, steps: int) -> EvaluationSpec:
         step = max(1, round(float(step.removesuffix("%")) / 100 * steps))
     if step is not None and step > steps:
         raise UserError(
-            f"evaluate: step {step} lies beyond the {steps} steps of training; shares such as"
-            f" `{AT} 25%, 50%, {END}` fit runs of any length"
+            f"evaluate: step must be at most {steps}, the last of training, got {step}; shares"
+            f" such as `{AT} 25%, 50%, {END}` fit runs of any length"
         )
     return replace(spec, step=None if step == steps else step)
 
 
 def without_step(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tree of an evaluation as it is at the end of a run."""
+    """Return the tree of an evaluation without its step, as at the end of a run."""
     return {name: value for name, value in tree.items() if name != "step"}
 
 
@@ -172,7 +172,7 @@ def check_solver(run: RunSpec, sampler: SamplerSpec) -> None:
 
 
 def check_ema(run: RunSpec, evaluation: EvaluationSpec) -> None:
-    """Refuse a length of which `run` keeps no snapshot at a step whose weights are asked for."""
+    """Refuse an EMA length without a snapshot of `run` at the requested step."""
     if evaluation.ema is None:
         return
     last = run.train.steps if evaluation.step is None else evaluation.step
@@ -193,11 +193,10 @@ class HeldoutSpec:
     Attributes:
         images: how many held-out images.
         levels: equal-probability bins of the noise distribution; every image meets each once.
-        pick: which images, the `first` ones, or as many `even`ly spread over all held-out ones,
-            which are sorted by class where the data are.
-        step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
-        ema: length of the EMA, as in EDM2 a share of the steps up to then; a list is an evaluation
-            each. `None` is the EMA of the run.
+        pick: the `first` images, or `even`ly spaced ones, for data sorted by class.
+        step: training step of the EMA weights, such as 50000 or `50%`; `None` is the end.
+        ema: EMA length as a share of the steps so far (EDM2); a list makes one evaluation each.
+            `None` is the EMA of the run.
     """
 
     kind: Literal["heldout_loss"] = "heldout_loss"
@@ -210,7 +209,7 @@ class HeldoutSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SimilaritySpec:
-    """Cosine similarity between the residual streams after every two blocks (paper: Fig. 4).
+    """Cosine similarity between the residual streams after each pair of blocks (Fig. 4).
 
     Attributes:
         images, levels: how many held-out images, and noise levels of each.
@@ -235,11 +234,11 @@ class SamplesSpec:
             Inception-2015 features, weights needed), `sfid` (in its spatial features), `kid`, `is`
             (ADM's inception score), `is_shuffled` (torch-fidelity's), `precision`, `recall`;
             without any, only the sample grid is drawn.
-        sets: sets of `count` images, each with seeds of its own; their spread is recorded as well.
+        sets: number of sets of `count` images with disjoint seeds; their spread is recorded.
         sampler: how images are generated; by default as the experiment says.
         step, ema: of the weights that are measured, as for the held-out loss.
-        reference: the file of statistics that the images are compared with; `None` for the data's
-            own held-out images, which names of metrics then say: `fid[heldout]@10k`.
+        reference: file of reference statistics; `None` for the held-out images, as in
+            `fid[heldout]@10k`.
     """
 
     kind: Literal["samples"] = "samples"
@@ -259,7 +258,7 @@ class SamplesSpec:
 
     @property
     def images(self) -> int:
-        """How many are generated."""
+        """Number of generated images."""
         return self.sets * self.count
 
 
@@ -269,9 +268,9 @@ KINDS: dict[str, type[EvaluationSpec]] = {spec.kind: spec for spec in get_args(E
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationDefaults:
-    """Settings of evaluations that name none: those of an experiment, kept with each of its runs.
+    """Default settings of evaluations, from the experiment, stored with each run.
 
-    Names of metrics list only deviations from these settings.
+    Metric names list only deviations from these settings.
 
     Attributes:
         sampler: the experiment's sampler as written; other fields have the defaults of the class.
@@ -291,7 +290,7 @@ class EvaluationDefaults:
         return replace(self, **first)  # type: ignore[arg-type]
 
     def without_folders(self) -> EvaluationDefaults:
-        """Return the defaults with a reference that is found by its name."""
+        """Return the defaults with the reference by name, without its path."""
         named = None if self.reference is None else replace(self.reference, path=None)
         return replace(self, reference=named)
 
@@ -311,8 +310,8 @@ def decode_evaluations(
     options it is `{fd@1k: {ema: [0.05, 0.1]}}`.
 
     Args:
-        defaults: what items leave unsaid; `None` for the defaults of their classes.
-        cells: dotted fields of the sampler; every evaluation of samples is made once per cell.
+        defaults: settings that items do not name; `None` for the defaults of their classes.
+        cells: dotted sampler fields; each evaluation of samples is repeated per cell.
 
     Raises:
         UserError: an unknown evaluation or a wrong option, with its dotted path.

@@ -42,14 +42,14 @@ def has_computed(value: Any) -> bool:
 
 
 def check_fields(fields: Iterable[tuple[str, str, Any]], others: Iterable[str] = SHORT) -> None:
-    """Refuse dotted fields that no run has, and values that none of them can have.
+    """Refuse unknown dotted fields and invalid values.
 
     Args:
-        fields: place where each is written, with a dot, such as `axes.`; its name; its value.
+        fields: for each, its place in the file (such as `axes.`), name and value.
         others: names that are valid beside the dotted fields.
 
     Raises:
-        UserError: every one of them.
+        UserError: lists all of them.
     """
     hints, wrong = defaultdict[str, list[Any]](list), Mistakes()
     for name, hint in _walk(RunSpec, ""):
@@ -106,7 +106,7 @@ def _walk(cls: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def field_value(tree: Mapping[str, Any], key: str) -> Any:
-    """Return a dotted field of the run of `tree`: as it is written, else its default.
+    """Return a dotted field of the run of `tree`, or its default.
 
     Raises:
         LookupError: no run has the field.
@@ -120,10 +120,10 @@ def field_value(tree: Mapping[str, Any], key: str) -> Any:
 
 
 def value_at(tree: Any, keys: Sequence[str]) -> Any:
-    """Return what lies in nested mappings under one key after another.
+    """Return the value in nested mappings under a sequence of keys.
 
     Raises:
-        LookupError: a key is missing, or its place is no mapping.
+        LookupError: a key is missing, or a value on the way is not a mapping.
     """
     for key in keys:
         tree = (tree if isinstance(tree, Mapping) else {})[key]
@@ -137,7 +137,7 @@ def dotted(
     mappings stay whole.
 
     Args:
-        whole: whether a route, what has a `kind` and a system beside the loss are leaves, too.
+        whole: whether routes, values with a `kind` and systems beside the loss are leaves.
     """
     for name, value in _in_order(tree):
         opens = isinstance(value, Mapping) and bool(value)
@@ -148,12 +148,12 @@ def dotted(
 
 
 def leaves_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dotted fields that fields and their nested mappings set."""
+    """Return the dotted fields set by nested mappings."""
     return dict(dotted(fields, whole=True))
 
 
 def names_of(fields: Mapping[str, Any]) -> dict[str, None]:
-    """Return the fields that dotted fields set, those of a route by one name each."""
+    """Return the field names set by dotted fields, one name per field of a route."""
     names = dict[str, None]()
     for name, value in dotted(fields):
         own = {"route": "routes", "rate": "route.rate"}.get(name, name)
@@ -166,7 +166,7 @@ def names_of(fields: Mapping[str, Any]) -> dict[str, None]:
 
 
 def set_once(places: dict[str, str], names: Iterable[str], place: str) -> None:
-    """Note the place that sets some fields; refuse a second one."""
+    """Record the place that sets some fields; refuse a second place."""
     for name in names:
         if (other := places.setdefault(name, place)) != place:
             raise UserError(f"{other} and {place} both set {name}; write one of them")
@@ -187,8 +187,8 @@ def _in_order(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def merged(cls: Any, under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain tree of a dataclass with some fields set, by their dotted names or nested.
 
-    A mapping sets only what it names, on top of what a shorthand stands for; another `kind` starts
-    anew. In a run `route` is the first of its routes, and `rate` that of all.
+    A mapping sets only the fields that it names, after a shorthand is expanded; another `kind`
+    resets the others. In a run, `route` is the first route and `rate` applies to all.
 
     Args:
         cls: the dataclass; `None` for mappings of any keys.
@@ -246,13 +246,14 @@ def routes_of(routes: Any) -> list[dict[str, Any]]:
 
 
 def run_of(tree: Mapping[str, Any], path: str = "") -> RunSpec:
-    """Return the run of a tree; with `then: {fields}` the run that goes on from it, fields changed.
+    """Return the run of a tree; with `then: {fields}`, the run that continues it with changed
+    fields.
 
     `{..., then: {routes: [], train: {steps: 100}}}` is 100 dense steps that start from the weights
     of the run without `then`, which becomes its parent (`init_from`).
 
     Raises:
-        UserError: `then` is no mapping, or a field is wrong.
+        UserError: `then` is not a mapping, or a field is invalid.
     """
     parent = {key: value for key, value in tree.items() if key != "then"}
     if tree.get("then") is None:

@@ -37,7 +37,7 @@ class RateSpec:
         return {"first": float(match[1]), "last": float(match[2] or match[1])}
 
     def at(self, progress: float) -> float:
-        """Return the rate when `progress` in [0, 1] of the sampling is done (SG: cosine decay)."""
+        """Return the rate at sampling progress in [0, 1] (SG: cosine decay)."""
         return self.last + (self.first - self.last) * (1 + math.cos(math.pi * progress)) / 2
 
     @property
@@ -57,8 +57,7 @@ class BranchSpec:
     Attributes:
         label: `class` sees the image's class, `none` the null class.
         rate: selection rate of the routes that this branch takes.
-        path: `dropped` puts mask tokens in the place of all that SPRINT's deep blocks would give,
-            and does not run these blocks.
+        path: `dropped` skips SPRINT's deep blocks and uses mask tokens for their output.
         step: an earlier checkpoint of the same run; `None` for its last.
     """
 
@@ -76,23 +75,23 @@ class BranchSpec:
 class GuidanceSpec:
     """w D_strong + (1 - w) D_weak; `2.0` alone is classifier-free guidance with that weight.
 
-    What the weak branch lacks names the method: its class (CFG, Ho & Salimans 2022), tokens
-    (sparse guidance, SG), training (autoguidance, Karras et al. 2024), SPRINT's deep path and its
-    class (path-drop guidance, PDG: `{weight: 3, weak: {path: dropped}}`), or several of them.
+    The method follows from what the weak branch lacks: its class (CFG, Ho & Salimans 2022), tokens
+    (sparse guidance, SG), training (autoguidance, AG, Karras et al. 2024), SPRINT's deep path and
+    class (path-drop guidance, PDG: `{weight: 3, weak: {path: dropped}}`), or several.
 
     Attributes:
         weight: w; 1 is the strong branch alone.
         strong: by default it sees the class, is dense and is the last checkpoint.
-        weak: without a label of its own it drops the class if it is otherwise the strong one,
-            and keeps it if its rate or its checkpoint differs: sparse guidance has two conditional
-            branches, `label: none` makes it CFG and sparse guidance in one. A branch without its
-            deep path drops the class too, as SPRINT's code does; `label: class` keeps it.
+        weak: by default drops the class, unless its rate or checkpoint differs from the strong
+            branch. So sparse guidance has two conditional branches; `label: none` combines CFG and
+            sparse guidance. A branch with `path: dropped` drops the class, as in SPRINT's code;
+            `label: class` keeps it.
         interval: noise levels (lowest, highest) within which guidance acts; `None` for all levels.
-            Outside, the strong branch stands alone.
-        channels: which channels are guided: all, or the first three as in the original DiT; the
-            others are those of the strong branch.
-        routes: where routed tokens skip; by default the run's own routes. Their rates have no
-            effect, those of the branches do.
+            Outside, only the strong branch is used.
+        channels: guided channels: all, or the first three as in the original DiT; the others come
+            from the strong branch.
+        routes: blocks that routed tokens skip; by default the run's routes. The branches set the
+            rates.
     """
 
     weight: NotNegative = 1.0
@@ -123,12 +122,12 @@ class GuidanceSpec:
 
     @property
     def branches(self) -> tuple[BranchSpec, ...]:
-        """The branches that are computed at all."""
+        """The branches with nonzero weight."""
         return (self.strong,) if self.weight == 1 else (self.strong, self.weak)
 
     @property
     def method(self) -> str:
-        """What is combined, in a few letters: `CFG`, `SG(0.5/0.9)`, `CFG+AG(200)`, or empty."""
+        """Short name of the method: `CFG`, `SG(0.5/0.9)`, `CFG+AG(200)`, or empty."""
         strong, weak = self.strong, self.weak
         is_guided, other_label = self.weight != 1, weak.label != strong.label
         drops = is_guided and weak.path != strong.path
@@ -147,7 +146,8 @@ class GuidanceSpec:
 
 
 def in_short(tree: GuidanceSpec | Mapping[str, Any]) -> dict[str, Any]:
-    """Return what tells guidances apart: w, method, interval, channels, routes; `None` if usual."""
+    """Return the settings that distinguish guidances: w, method, interval, channels, routes; `None`
+    for defaults."""
     guidance = decode(GuidanceSpec, tree)
     channels = None if guidance.channels == "all" else guidance.channels
     routes = "+".join(route.in_full for route in guidance.routes) or None
@@ -156,8 +156,8 @@ def in_short(tree: GuidanceSpec | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def beyond_weight(guidance: GuidanceSpec | Mapping[str, Any]) -> str:
-    """Return what a weight alone does not say: ` AG(250)`, ` interval=[0.2, 5.0]`; nothing for CFG
-    or no guidance."""
+    """Return the settings beyond the weight: ` AG(250)`, ` interval=[0.2, 5.0]`; empty for CFG or
+    no guidance."""
     told = in_short(guidance)
     method = "" if told["method"] == "CFG" else told["method"]
     more = {name: told[name] for name in ("interval", "channels", "routes") if told[name]}
@@ -169,24 +169,24 @@ def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
     """Return the routes at inference; none if no branch has a rate or drops its path.
 
     Raises:
-        UserError: there is a rate but no route to apply it to, a selection the network lacks, or a
-            path to drop in a network that has only one.
+        UserError: a rate without a route, an unsupported selection, or a dropped path in a network
+            with only one.
     """
     dropped = any(branch.path == "dropped" for branch in guidance.branches)
     if dropped and not run.bypass.two_paths:
-        raise UserError("guidance: path: dropped requires a network of two paths, `bypass: sprint`")
+        raise UserError("guidance: `path: dropped` requires `bypass: sprint`")
     if not dropped and all(branch.rate.zero for branch in guidance.branches):
         return ()
     routes = resolve_routes(guidance.routes, run.model.depth) or run.routes
     with placed("guidance"):
         if not routes:
-            raise UserError('routes: must say where to route a dense run. Try routes: ["2->B-4"].')
+            raise UserError('routes: must be given for a dense run. Try routes: ["2->B-4"].')
         check_selections(routes, run.tokens, scans=run.model.scans)
     return routes
 
 
 def check_guidance(run: RunSpec, guidance: GuidanceSpec) -> None:
-    """Refuse what an evaluation of `run` will lack, before it is trained."""
+    """Check before training that `run` will have what the guidance requires."""
     routes_taken(run, guidance)
     last, kept = run.train.steps, run.execution.keep_steps
     for step in {branch.step or last for branch in guidance.branches}:
@@ -194,34 +194,34 @@ def check_guidance(run: RunSpec, guidance: GuidanceSpec) -> None:
             raise UserError(f"guidance: step must be at most the {last} of training, got {step}")
         if step != last and step not in kept:
             raise UserError(
-                f"guidance: step must have a checkpoint that is kept, got {step}."
-                f" Try execution.keep_steps={[*kept, step]}."
+                f"guidance: step must have a kept checkpoint, got {step}. Try"
+                f" execution.keep_steps={[*kept, step]}."
             )
 
 
 def check_branches(run: RunSpec, guidance: GuidanceSpec, step: int | str | None) -> None:
-    """Refuse two branches that differ in their checkpoints alone and have the same one, routes of
-    other blocks than those whose end is a part of the network, and labels that no step saw.
+    """Refuse branches that are equal at `step`, routes that conflict with a bypass, and labels that
+    were never trained.
 
     Args:
-        step: at which the run is measured, `None` for its end.
+        step: evaluated step of the run, `None` for its end.
     """
     in_network = run.bypass.weights(run.routes) is not None
     if in_network and spans_of(routes_taken(run, guidance)) not in ((), run.spans):
         raise UserError(
-            f"guidance.routes: in a run with bypass {run.bypass.kind} the end of the route is a"
-            " part of the network; leave them out"
+            f"guidance.routes: must be absent with bypass {run.bypass.kind}, whose route end"
+            " belongs to the network"
         )
     labels = {branch.label for branch in guidance.branches}
     if "none" in labels and not run.may_know("none"):
         raise UserError(
-            "guidance: must not use the null class, which is never trained where train.label_drop"
-            " is 0. Try train.label_drop=0.1, or a rate or a step of the weak branch."
+            "guidance: must not use the null class, which train.label_drop=0 never trains. Try"
+            " train.label_drop=0.1, or a rate or a step of the weak branch."
         )
     if "class" in labels and not run.may_know("class"):
         raise UserError(
-            "guidance: must not use classes, which are never trained where train.label_drop is 1."
-            " Try sampler.guidance={strong: {label: none}}."
+            "guidance: must not use classes, which train.label_drop=1 never trains. Try"
+            " sampler.guidance={strong: {label: none}}."
         )
     last = step if isinstance(step, int) else run.train.steps
     alike = {replace(branch, step=branch.step or last) for branch in guidance.branches}

@@ -39,9 +39,9 @@ class Trial(Generic[AnySpec]):
 
     Attributes:
         role: `baseline`, `control` (a baseline with other settings) or `trial`.
-        cell: what its axes set; a baseline has none of its own, a control what it changes.
-        spec: of its run; a stored plan has the tree, so that reading it decodes nothing.
-        run, baseline: the name of its run, and of the run it is compared with.
+        cell: values of its axes; empty for a baseline, the changed fields for a control.
+        spec: spec of its run, or its tree in a stored plan.
+        run, baseline: signatures of its run and of the run it is compared with.
     """
 
     role: str
@@ -73,7 +73,7 @@ class Trial(Generic[AnySpec]):
 
 @dataclass(frozen=True)
 class ExcludedCells:
-    """Cells left out because they miss one rule of `where`."""
+    """Cells excluded by one rule of `where`."""
 
     rule: str
     count: int
@@ -97,21 +97,21 @@ ROUTE_AXES = ("start", "end", "route", "routes", "rate")  # axes that a route an
 
 
 def plain_markdown(text: str) -> str:
-    """Return a text on one line as Markdown shows it unchanged: no tags, links or code in it."""
+    """Return a line of text escaped for Markdown."""
     without_tags = re.sub(r"&(?=#|\w+;)", "&amp;", text)
     without_tags = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", without_tags)
     return without_tags.replace("](", "]\\(").replace("`", "\\`").replace("\n", " ")
 
 
 def cell_text(cell: Mapping[str, Any]) -> str:
-    """Return `start=3, end=2`: axis values as a sweep file has them; the cell need be no run."""
+    """Return axis values as in a sweep file, `start=3, end=2`, also for impossible cells."""
     return ", ".join(f"{axis_label(k)}={v}" for k, v in cell.items()) or "the base run"
 
 
 def cell_label(trial: Trial[Spec]) -> str:
     """Return the label that the seeds of a cell share: `2->8 s=0.5 precision=fp32`, `dense`.
 
-    It tells the routes, their rate, and every other axis of the cell; of a control what it changes.
+    It contains the routes, their rate and every other axis; for a control, the changed fields.
     """
     routed = "control" if trial.role == "control" else _lineage(trial.spec)
     if routed == "dense" and trial.role != "baseline":
@@ -130,8 +130,8 @@ def run_label(spec: RunSpec) -> str:
 
 
 def run_labels(trials: Sequence[Trial[Spec]]) -> dict[str, str]:
-    """Return the label of every run of a plan, that of its first trial; a run that is none is the
-    parent of the first run that starts from it."""
+    """Return the label of every run of a plan: of its first trial, or as the parent of the first
+    run that starts from it."""
     labels: dict[str, str] = {}
     trials = with_baseline_cells(trials)
     for trial in trials:
@@ -145,10 +145,11 @@ def run_labels(trials: Sequence[Trial[Spec]]) -> dict[str, str]:
 def with_baseline_cells(
     trials: Sequence[Trial[AnySpec]],
 ) -> tuple[Trial[AnySpec], ...]:
-    """Return the trials; several baselines get the axis values that their trials have in common.
+    """Return the trials; if there are several baselines, each gets the axis values that its trials
+    share.
 
-    A sweep over precisions has a dense run in each: these are cells, not seeds of one. Baselines
-    that no axis tells apart, as where fields are computed, have the fields in which they differ.
+    Dense runs in several precisions are different cells, not seeds of one. Baselines with equal
+    axis values, e.g. with computed fields, get the fields in which they differ.
     """
     baselines = {trial.run: trial for trial in trials if trial.role == "baseline"}
     served = defaultdict[str, list[Cell]](list)
@@ -198,7 +199,7 @@ def value_text(value: Any) -> str:
 
 
 def ancestors(spec: OneSpec) -> Iterator[tuple[str, OneSpec]]:
-    """Yield the runs that a run descends from, the eldest first, each with its name."""
+    """Yield the ancestors of a run with their names, the oldest first."""
     start = {} if isinstance(spec, RunSpec) else spec.get("init_from") or {}
     parent: Any = spec.parent if isinstance(spec, RunSpec) else start.get("run")
     if parent is not None:
@@ -246,7 +247,7 @@ def _rate_zero(cell: Mapping[str, Any]) -> str:
 
 
 def count_label(count: int) -> str:
-    """Return `10k` for 10000, `512` for 512: the sample size as metric names carry it."""
+    """Return a sample size as in metric names: `10k` for 10000, `512` for 512."""
     return f"{count // 1000}k" if count % 1000 == 0 else str(count)
 
 
@@ -262,9 +263,8 @@ def _against(metric: str, tree: Tree, source: str | None) -> str:
 class MetricNames:
     """Names of metrics in tables, figures and MLflow: `heldout/loss`, `fd@1k w=1.5 SG(0.5/0.9)`.
 
-    A name belongs to its evaluation, whatever else is planned or measured: guidance is always
-    said, and of the other settings those that differ from the defaults of the sweep or the run.
-    Evaluations at several steps of a run share their names: a name does not say the step.
+    A name depends on its evaluation only: it contains the guidance, and other settings that differ
+    from the defaults of the sweep or run. It does not contain the step.
     """
 
     def __init__(self, defaults: EvaluationDefaults) -> None:
@@ -276,8 +276,8 @@ class MetricNames:
         `fid[heldout]@10k` where the data's own held-out images stand in for a reference file.
 
         Args:
-            source: of the data, which decides the features of metrics such as `kid`; where it is
-                not known, these carry no `[heldout]`.
+            source: data source, which determines the features of metrics such as `kid`; if unknown,
+                these have no `[heldout]`.
         """
         at = f" {AT} {tree['step']}" if tree.get("step") is not None else ""
         name = tree["kind"]

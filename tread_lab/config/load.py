@@ -46,10 +46,10 @@ _HERE = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Override:
-    """`key=value` as it was typed, with its value.
+    """A command-line override `key=value` with its parsed value.
 
     Attributes:
-        several: whether the value lists the values of an axis, typed with commas between them.
+        several: whether the value is a comma-separated list of axis values.
     """
 
     text: str
@@ -63,7 +63,7 @@ class Override:
 
     @property
     def unknown(self) -> UserError:
-        """What is wrong where nothing has the key; with what is meant, as it is typed."""
+        """Error for an unknown key, with the likely override."""
         known = (*all_fields(SweepSpec), *_OF_RUN, *_OF_EXPERIMENT, *all_fields())
         meant = near(self.key, known)
         name, example, written = (meant or "train.lr: 1e-3").partition(": ")
@@ -79,7 +79,7 @@ def find(name: str, *kinds: str) -> Path:
         kinds: `sweeps`, `experiments` or both.
 
     Raises:
-        UserError: it is nowhere; a near miss is suggested.
+        UserError: not found; suggests a near miss.
     """
     file = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
     folders = [folder for kind in kinds for folder in (Path(kind), shipped_folder(kind))]
@@ -101,7 +101,7 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     """Return the experiment `name` with `key=value` overrides.
 
     Raises:
-        UserError: no such file, not YAML, or a key that no experiment has.
+        UserError: no such file, invalid YAML, or an unknown key.
     """
     typed = _single(overrides, f"tread-lab sweep {name}")
     for override in typed:
@@ -130,15 +130,15 @@ def _experiment(
 
 
 def reference_of(written: Any) -> ReferenceSpec | None:
-    """Return the reference that a name, a path or a tree says; `None` for held-out images."""
+    """Return the reference of a name, path or tree; `None` for held-out images."""
     return None if written in (None, HELDOUT) else decode(ReferenceSpec, written, "reference")
 
 
 def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the dotted fields of the sampler that `sampler.steps=10` and its like set.
+    """Return the dotted sampler fields of overrides such as `sampler.steps=10`.
 
     Raises:
-        UserError: another field, or a value that cannot be read.
+        UserError: not a sampler field, or an invalid value.
     """
     typed = _single(overrides, "one evaluation for each")
     for override in typed:
@@ -148,10 +148,10 @@ def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def evaluations_of(words: Sequence[str]) -> list[Any]:
-    """Return evaluations as a file has them: `{heldout_loss: {images: 64}}` is a mapping.
+    """Return evaluations as in a file: `{heldout_loss: {images: 64}}` becomes a mapping.
 
     Raises:
-        UserError: a word in braces cannot be read.
+        UserError: invalid text in braces.
     """
     return [load_yaml(word, repr(word)) if word.startswith("{") else word for word in words]
 
@@ -159,15 +159,13 @@ def evaluations_of(words: Sequence[str]) -> list[Any]:
 def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:
     """Return (name, sweep, experiment) of a sweep file; an experiment's is {experiment: NAME}.
 
-    Each setting is the last of this order that says it: the defaults of the fields, the files that
-    `defaults` name, the experiment, `fixed` of the sweep file, its axes, and overrides as they are
-    typed. An override belongs to the sweep file if its first key does (`seeds=[0,1]`), to the
-    experiment if it is of its sampler or reference, else to `fixed` (`train.steps=200`). Several
-    values with commas between them are an axis (`train.lr=1e-3,3e-3`), and one value of a field
-    that is an axis is its only value.
+    Later sources take precedence: field defaults, files under `defaults`, the experiment, `fixed`,
+    axes, overrides. An override sets a key of the sweep file (`seeds=[0,1]`), the experiment's
+    sampler or reference, or else `fixed` (`train.steps=200`). Comma-separated values make an axis
+    (`train.lr=1e-3,3e-3`); a single value for an axis replaces its values.
 
     Raises:
-        UserError: every mistake of the file's own keys, of its fields and of their values.
+        UserError: lists every mistake in keys, fields and values.
     """
     path, wrong = find(name, "sweeps", "experiments"), Mistakes()
     tree = _tree(path)
@@ -285,11 +283,15 @@ def _check_written(sweep: SweepSpec) -> None:
     for place, name, value in written:
         with wrong, placed(f"{place}{name}"):
             if name == "seed":
-                raise UserError("must be in `seeds`, so that baselines have it. Try seeds=[0].")
+                raise UserError(
+                    "must be set by `seeds`, so that baselines share it. Try seeds=[0]."
+                )
             if name == SPEND and sweep.match is None:
                 raise UserError("requires `match`. Try match: train_flops.")
             if name.endswith(STEPS) and sweep.match and place not in ("", "baseline."):
-                raise UserError("must follow from `match`. Try the axis spend: [0.5, 1].")
+                raise UserError(
+                    "must not be set, because `match` determines it. Try the axis spend: [0.5, 1]."
+                )
             if name in variants and value not in [*variants[name]]:
                 raise UserError(f"no variant {value!r}{suggest(str(value), variants[name])}")
     with wrong:
@@ -321,7 +323,7 @@ def _parsed(override: str) -> Override:
     key, equals, written = override.partition("=")
     if key.startswith(("+", "~")):
         remedy = override.lstrip("+") if equals else f"{key[1:]}=null"
-        raise UserError(f"{override}: must be without {key[0]}. Try {remedy}.")
+        raise UserError(f"{override}: must not begin with {key[0]}. Try {remedy}.")
     if not equals:
         meant = near(key, all_fields())
         raise UserError(f"{key}: must be key=value" + (f". Try {meant}=VALUE." if meant else ""))

@@ -15,17 +15,17 @@ from tread_lab.config.registry import Registry
 
 @dataclass(frozen=True)
 class MetricKind:
-    """What the numbers of a metric mean.
+    """Meaning of a metric's numbers.
 
     Attributes:
-        nature: `quality` of a model, `cost`, or `neither`, of which no value is better.
-        better: `lower`, `higher`, or empty where no value is better.
-        compared: `difference` where the value less the dense baseline's makes sense; `gap` where
-            the value is a difference already; `value` where the baseline has no such number.
-        label: what axes call it; empty for the name itself.
+        nature: `quality`, `cost`, or `neither` (no better direction).
+        better: `lower`, `higher`, or empty.
+        compared: `difference` if the baseline's value can be subtracted, `gap` if the value is
+            already a difference, `value` if baselines have no such number.
+        label: axis label; empty for the name itself.
         unit: of its values; empty for a number without one.
         digits: of a value without an interval.
-        meaning: what it is, in a few words for who has not met it; empty where the name says it.
+        meaning: a short explanation; empty if the name suffices.
     """
 
     nature: Literal["quality", "cost", "neither"] = "neither"
@@ -38,13 +38,13 @@ class MetricKind:
 
     @property
     def sign(self) -> int:
-        """What a value is multiplied by so that less is better; 0 where no value is better."""
+        """Factor that makes lower values better; 0 without a better direction."""
         return {"lower": 1, "higher": -1, "": 0}[self.better]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """What a metric needs and means.
+    """Requirements and meaning of a metric.
 
     Attributes:
         features: `inception` (the 2015 network and no other), `dinov2` (ViT-L/14 and no other),
@@ -53,11 +53,10 @@ class Metric:
         kind: what its numbers mean.
         layer: `pool` (the features before the classifier), `logits`, or Inception's `spatial`
             (seven channels at 17 x 17 places).
-        keeps: what is kept of the features of generated images: all `features`, or `moments`,
-            whose size does not grow with the number of images (of logits, those of the
-            inception score's splits).
-        fewest: images that it is defined for.
-        fewest_real: real images that it is defined for, where it compares.
+        keeps: stored data of generated images: all `features`, or `moments` of constant size (of
+            logits, sums per split of the inception score).
+        fewest: minimum number of generated images.
+        fewest_real: minimum number of real images, if it compares.
         compares: whether real images are needed beside the generated ones.
     """
 
@@ -71,7 +70,7 @@ class Metric:
 
     @property
     def moments_given(self) -> bool:
-        """Whether the moments in a file of reference statistics, Inception's, are enough."""
+        """Whether the Inception moments in a reference file suffice."""
         return self.keeps != "features" and self.features != "dinov2"
 
 
@@ -144,8 +143,8 @@ def extractor_for(metric: str, source: str) -> str:
     features = lookup(METRICS, metric, "metrics").features
     if features == "own" and source not in OWN_FEATURES:
         raise UserError(
-            f"metrics: {metric} needs features made for the data, and {source!r} has none; "
-            "ask for fid, with the Inception-2015 weights"
+            f"metrics: {metric} requires a feature extractor made for {source!r}, which has none."
+            " Try fid, with the Inception-2015 weights."
         )
     own = OWN_FEATURES.get(source, INCEPTION)
     return {"inception": INCEPTION, "dinov2": DINOV2, "own": own, "any": own}[features]
@@ -174,21 +173,21 @@ PUBLISHED: Mapping[str, str] = {
 
 
 def is_reference_file(written: object) -> bool:
-    """Return whether a reference is written as the path of its file, not as a name."""
+    """Return whether a reference is a path, not a name."""
     return isinstance(written, str) and ("/" in written or written.endswith(".npz"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceSpec:
-    """The statistics that generated images are compared with: an .npz as ADM's evaluator takes it.
+    """Reference statistics: an .npz file in the format of ADM's evaluator.
 
-    A text stands for the whole: a name (`imagenet256`), or the path of a file, which is named for
-    what it is (`VIRTUAL_imagenet256_labeled.npz` is `imagenet256`, `coco.npz` is `coco`).
+    Shorthand: a name (`imagenet256`), or a path, from which the name follows
+    (`VIRTUAL_imagenet256_labeled.npz` is `imagenet256`, `coco.npz` is `coco`).
 
     Attributes:
-        name: what the statistics are of; it is signed, and one lab never has two files of one name.
-        path: the file, made absolute; it is not signed. Where it is absent, the file of this name
-            in the folder TREAD_LAB_REFERENCES is taken.
+        name: name of the data; part of the signature, and unique per file in a lab.
+        path: absolute path, not part of the signature. By default the file of this name in
+            TREAD_LAB_REFERENCES.
     """
 
     name: str

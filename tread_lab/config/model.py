@@ -21,14 +21,14 @@ MLP_SHARE = {"gelu": 1.0, "swiglu": 2 / 3}  # of d mlp_ratio, so that both have 
 
 @dataclass(frozen=True, kw_only=True)
 class Backbone:
-    """What specs need of a backbone.
+    """Properties of a backbone that specs use.
 
     Attributes:
-        scans: whether it reads its tokens in order, so that only whole rows may leave.
-        compiles: whether a compiler takes a block in one graph; Mamba's scan is a loop over tokens,
-            which it would unroll.
-        alike: whether all blocks cost the same; else the cost of each is counted by itself.
-        texts: whether text tokens may stand beside the image's in a block.
+        scans: whether it reads tokens in order, so that only whole rows can be routed.
+        compiles: whether a block compiles to one graph; Mamba's scan, a loop over tokens, would be
+            unrolled.
+        alike: whether all blocks cost the same; else each is counted.
+        texts: whether a block accepts text tokens beside image tokens.
         options: the fields of a `ModelSpec` that it has beside depth, width, patch and init.
     """
 
@@ -74,7 +74,7 @@ class ModelSpec:
         backbone: `dit` (attention), `rwkv` (Diffusion-RWKV) or `mamba` (bidirectional Mamba).
         depth: B, the number of blocks.
         width: d, the width of a token.
-        heads: attention heads; must divide the width. Scans have none and forget it.
+        heads: attention heads; must divide the width. Ignored by scans.
         patch: p, the side of a patch in latent pixels.
         mlp_ratio: hidden width of the MLP over d; SwiGLU has 2/3 of it. Mamba has no MLP.
         norm, mlp, rope, qk_norm: DiT's block as published, or the parts of LightningDiT's: RMSNorm,
@@ -121,7 +121,7 @@ class ModelSpec:
             usual = f"Try heads={usual_heads(self.width)}."
             raise UserError(f"heads: must divide the width {self.width}, got {self.heads}. {usual}")
         if self.rope and (each := self.width // self.heads) % 4:
-            raise UserError(f"rope: must have heads of a multiple of 4, got {each}")
+            raise UserError(f"rope: head width must be a multiple of 4, got {each}")
         if self.rope and self.relative_bias:
             raise UserError("relative_bias: must be false with rotary positions. Try rope=false.")
 
@@ -129,11 +129,11 @@ class ModelSpec:
     def from_shorthand(value: Any) -> dict[str, Any]:
         """Return `DiT-XL/2`, `RWKV-210M/2` or `LightningDiT-B/1+qk_norm` as fields.
 
-        A custom size is depth x width; heads of attention other than `usual_heads` follow
-        (`DiT-12x32x4/2`), of a Mamba the state. `/2` is the patch; options of a block may follow.
+        A custom size is depth x width, then heads if not `usual_heads` (`DiT-12x32x4/2`), for Mamba
+        the state. `/2` is the patch size; block options can follow.
 
         Raises:
-            UserError: no such family or size; a near miss is suggested.
+            UserError: unknown family or size; suggests a near miss.
         """
         name, *added = value.split("+") if isinstance(value, str) else [""]
         match = re.fullmatch(r"(\w+)-(\w+)/(\d{1,9})", name)
@@ -162,12 +162,12 @@ class ModelSpec:
 
     @property
     def scans(self) -> bool:
-        """Whether tokens are read in order, so that only whole rows may leave."""
+        """Whether tokens are read in order, so that only whole rows can be routed."""
         return BACKBONES[self.backbone].scans
 
     @property
     def takes_text(self) -> bool:
-        """Whether tokens of a text, which have no place in the image, may stand in its blocks."""
+        """Whether its blocks accept text tokens, which have no position in the image."""
         return BACKBONES[self.backbone].texts and not (self.rope or self.relative_bias)
 
     @property
@@ -197,7 +197,7 @@ def _shape(backbone: str, family: str, size: str) -> dict[str, int] | None:
 
 
 def usual_heads(width: int) -> int:
-    """Return the heads that a custom size has where it does not say them: 64 wide, at least two."""
+    """Return the default number of heads of a custom size: 64 wide, at least two."""
     return max(2, width // 64)
 
 

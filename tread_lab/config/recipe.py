@@ -40,12 +40,12 @@ class FlowSpec:
 
     Attributes:
         time: training distribution of t: `logit_normal` is sigmoid(N(0, 1)), or `uniform`.
-        direction: weight of the mean of 1 - cos(v, target) over the channels of each place, which
-            the loss has beside the squared error; LightningDiT's is 1.
+        direction: weight of 1 - cos(v, target) over channels, added to the squared error; 1 in
+            LightningDiT.
         shift: s of t' = s t / (1 + (s - 1) t), in training and in sampling (Esser et al. 2024, eq.
-            23): sqrt(m / n) for m latent values where n need no shift.
+            23): sqrt(m / n) for m latent values if n values use no shift.
         prediction: output of the network: `v`, or the clean sample `x` with the loss on v = (z - x)
-            / max(t, 0.05), as JiT trains (Li & He 2025).
+            / max(t, 0.05), as in JiT (Li & He 2025).
     """
 
     kind: Literal["flow"] = "flow"
@@ -60,8 +60,8 @@ class DDPMSpec:
     """DDPM as DiT trains it: 1,000 levels, betas from 1e-4 to 2e-2 in even steps, noise as target.
 
     Attributes:
-        learned_variance: the network has twice the channels, and its second half is trained by the
-            variational bound (Nichol & Dhariwal 2021); the published checkpoints of DiT have it.
+        learned_variance: doubles the output channels; the second half is trained by the variational
+            bound (Nichol & Dhariwal 2021), as in DiT's published checkpoints.
     """
 
     kind: Literal["ddpm"] = "ddpm"
@@ -78,10 +78,10 @@ def outputs(process: ProcessSpec) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss(SystemSpec):
-    """What every loss is; `kind` is its name.
+    """Base of all losses; `kind` is its name.
 
     Attributes:
-        dense: whether it means something in a run without routes, too.
+        dense: whether it applies to runs without routes.
     """
 
     dense: ClassVar[bool] = False
@@ -94,7 +94,7 @@ class Loss(SystemSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class PlainLoss(Loss):
-    """The process's own loss over all tokens: what TREAD (ICCV 2025) and its code train."""
+    """The process's loss over all tokens, as in TREAD (ICCV 2025) and its code."""
 
     kind: Literal["plain"] = "plain"
 
@@ -106,7 +106,7 @@ class PlainLoss(Loss):
 class EnsembleLoss(Loss):
     """TREAD v1: (1/N) sum_k [L_dsm^k + lambda L_mae^k] over N routes with masks m_k (1 = routed).
 
-    Its paper (arXiv 2501.04765v1) and the first code disagree; both are here:
+    The paper (arXiv 2501.04765v1) and the first code disagree; both forms are available:
     `equation`: L_dsm = E ||(1 - m) (D(x0 + n) - x0)||^2, L_mae = E ||m (D(x0 + n) - x0)||^2, each a
         mean over **all** places, of which it has its own.
     `code`: L_dsm is averaged over the kept patches; the target of L_mae is the **noisy** sample
@@ -114,9 +114,8 @@ class EnsembleLoss(Loss):
 
     Attributes:
         weight: lambda; 0 leaves the loss over kept tokens.
-        noise_weight: which terms carry the process's weight of the noise level: `dsm` as the code
-            does; `none` as the equation is printed; `both`, with which the equation at lambda 1 is
-            the plain loss.
+        noise_weight: terms with the process's noise-level weight: `dsm` (the code), `none` (the
+            printed equation), or `both`, for which the equation at lambda 1 is the plain loss.
     """
 
     kind: Literal["ensemble"] = "ensemble"
@@ -151,7 +150,7 @@ class ContrastiveLoss(Loss):
         """Return the loss; refuse a process without velocity, and a batch without another sample.
 
         Raises:
-            UserError: it is one of them.
+            UserError: one of these is missing.
         """
         if not isinstance(run.process, FlowSpec) or run.train.batch < 2:
             raise UserError(
@@ -202,7 +201,7 @@ class EmaSpec:
         return float(0.5 ** (1 / (self.halflife * steps)))
 
     def snapshot_steps(self, steps: int) -> list[int]:
-        """The steps of a run of `steps` steps at which its averages are stored; its last is one."""
+        """The steps at which a run of `steps` steps stores its averages, including the last."""
         shares = (number * steps / self.snapshots for number in range(1, self.snapshots + 1))
         return sorted({round(share) for share in shares} - {0})
 
@@ -232,7 +231,7 @@ class TrainSpec:
     """The training recipe; defaults are the paper's (supplement A.1).
 
     Attributes:
-        steps: optimizer steps; with 0 a run is the weights that it starts from.
+        steps: optimizer steps; 0 keeps the starting weights.
         batch: global batch in samples.
         optimizer: `adamw`, or `muon`: Muon (Jordan et al. 2024) for the matrices of the blocks,
             with updates of AdamW's size (Liu et al. 2025), and AdamW for everything else.
@@ -267,20 +266,20 @@ class TrainSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionSpec:
-    """How a run is executed; no field changes what the run learns, so none is in its signature.
+    """Execution settings, which do not change the trained weights and are not in the signature.
 
     Attributes:
-        micro_batch: samples per forward pass on one device; the global batch is cut into these.
+        micro_batch: samples per forward pass on one device.
         log_every: steps between two entries of the log.
         checkpoint_every: steps between two checkpoints.
         keep_checkpoints: newest checkpoints that stay on disk.
-        keep_steps: steps after which a checkpoint is written and never removed.
+        keep_steps: steps whose checkpoints are never removed.
         workers: threads that read data ahead; at least two for a GPU.
-        compile: `blocks` compiles every block by itself, `none` runs them eagerly; `auto` compiles
-            on a GPU. Results differ in the last bits, so the provenance of a run says which.
-        deterministic: whether equal runs have equal bits on a GPU, too, where kernels such as the
-            backward pass of flash attention above 256 tokens else add in any order; slower.
-        plugins: modules that register what the run names; `plugins` of its file.
+        compile: `blocks` compiles each block, `none` runs eagerly, `auto` compiles on a GPU.
+            Results differ in the last bits; the provenance records the choice.
+        deterministic: bitwise reproducible on a GPU too, but slower; some kernels, e.g. flash
+            attention backward above 256 tokens, otherwise add in any order.
+        plugins: modules to import, from `plugins` of the file.
     """
 
     micro_batch: Count | None = None
@@ -303,5 +302,5 @@ class ExecutionSpec:
 
     @property
     def kernels(self) -> tuple[str, bool]:
-        """What decides which kernels compute a step, and with them its last bits and its time."""
+        """Settings that select kernels, and thereby the last bits and the time of a step."""
         return self.compile, self.deterministic

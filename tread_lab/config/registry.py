@@ -24,9 +24,9 @@ class Registry(dict[str, Entry]):
     """The names of one kind, each with its entry.
 
     Args:
-        noun: what an entry is, for errors.
+        noun: name of the kind in errors.
         built_in: the entries of this package.
-        facts: of a table of code, the table of what specs need of the same names.
+        facts: for a registry of code, the registry of its spec properties.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Registry(dict[str, Entry]):
         """Return a decorator that adds what it decorates under a name.
 
         Args:
-            facts: what specs need of it, where the kind has such.
+            facts: its spec properties, if the kind has them.
 
         Raises:
             UserError: the name is built in.
@@ -65,7 +65,7 @@ def import_plugins(names: Iterable[str]) -> None:
     """Import modules that register entries, from the current folder or where Python finds them.
 
     Raises:
-        UserError: one cannot be imported; names it.
+        UserError: names the module that cannot be imported.
     """
     for name in names:
         if (here := str(Path.cwd())) not in sys.path:
@@ -79,13 +79,13 @@ def import_plugins(names: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class JoinedBy:
-    """Where a system is, and by which fields of a run it is asked for.
+    """Location of a system, and the fields of a run that request it.
 
     Attributes:
         package: the folder, as it is imported. Its module `spec` has the classes; the module with
             the name of the folder has `SYSTEM`, which derives from `train.joining.System`.
-        classes: field of a run (`bypass`, `loss`, `repa`, `captions`) -> the class that may stand
-            in it. Each names its system, and those of plugins have a `kind` of their own.
+        classes: field of a run (`bypass`, `loss`, `repa`, `captions`) -> its class. Each class
+            names its system; those of plugins have their own `kind`.
     """
 
     package: str
@@ -108,18 +108,18 @@ SYSTEMS = Registry(
 
 
 def load(system: str, attribute: str, module: str | None = None) -> Any:
-    """Return what a module of a system's folder holds, by default the one with its name."""
+    """Return a member of a module in a system's folder, by default the module with its name."""
     package = SYSTEMS[system].package
     module = module or package.rpartition(".")[2]
     return getattr(importlib.import_module(f"{package}.{module}"), attribute)
 
 
 class SystemSpec:
-    """What a run says of a system that joins it; a frozen dataclass derives from it.
+    """Base of the spec of a system; subclasses are frozen dataclasses.
 
     Attributes:
-        system: the name of the system; empty for what is TREAD's own.
-        in_label: whether the label of a run names it.
+        system: the name of the system; empty for TREAD itself.
+        in_label: whether run labels name the system.
     """
 
     system: ClassVar[str] = ""
@@ -132,40 +132,39 @@ class SystemSpec:
         return part
 
     def resolved(self, run: RunSpec) -> Self:
-        """Return it with all that depends on the rest of the run written out.
+        """Return the spec with all values that depend on the rest of the run.
 
         Raises:
-            UserError: the run cannot have it.
+            UserError: not possible in this run.
         """
         return self
 
     def without_folders(self) -> Self:
-        """Return it without what is of this machine alone."""
+        """Return the spec without machine-specific paths."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         unhashed = {f.name: f.default for f in fields if f.metadata.get("unhashed")}
         return dataclasses.replace(self, **unhashed)  # type: ignore[type-var]
 
 
 class ConditionSpec(SystemSpec):
-    """What a network sees in place of a class: tokens beside those of the image, in every block.
+    """Condition in place of a class: tokens beside the image tokens in every block.
 
     Attributes:
-        tokens: how many they are.
+        tokens: number of tokens.
     """
 
     tokens: int
 
     @property
     def width(self) -> int:
-        """The width of a token before the network maps it to its own."""
+        """Width of a token before the network's projection."""
         raise NotImplementedError
 
 
 class Variants:
-    """The classes that may stand in a field of a run: TREAD's own, and those of the systems.
+    """The classes of a field of a run: TREAD's own, and those of the systems.
 
-    It annotates the field's type, which is what all of them derive from. Several are told apart by
-    their `kind`; the first is meant where none is written.
+    Annotates the field's type, the common base class. `kind` selects one; the first is the default.
     """
 
     def __init__(self, field: str, *own: type[SystemSpec]) -> None:

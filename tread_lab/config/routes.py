@@ -17,17 +17,16 @@ from tread_lab.config.units import short
 
 @dataclass(frozen=True, kw_only=True)
 class ReEntrySpec:
-    """What a routed token is after its route: x_T and x_D_last, each times its flag, summed.
+    """A routed token after its route: the sum of x_T and x_D_last, each times its flag.
 
-    The flags and their names are those of the first TREAD code. By name: `identity` (ICCV 2025: the
-    token as it entered the route), `v1_sum` (arXiv 2501.04765v1: the sum with the input embedding),
-    `v1_code` (the first code, which adds the one term twice where a route starts at block 0 and
-    both terms are the same: 2 x, a quirk).
+    Flags and names follow the first TREAD code. Shorthands: `identity` (ICCV 2025: the token as it
+    entered the route), `v1_sum` (arXiv 2501.04765v1: plus the input embedding), `v1_code` (the
+    first code, which adds the embedding twice for a route from block 0: 2 x).
 
     Attributes:
         x_T: the input embedding x_t, patches with positions.
         x_D_last: the representation just before the route.
-        coinciding: how often both terms count for a route from block 0, where they are one.
+        coinciding: factor of the term for a route from block 0, where both terms are equal.
     """
 
     x_T: bool = False
@@ -36,7 +35,9 @@ class ReEntrySpec:
 
     def __post_init__(self) -> None:
         if not (self.x_T or self.x_D_last):
-            raise UserError("x_T, x_D_last: both are false, so routed tokens would be zero")
+            raise UserError(
+                "x_T, x_D_last: must not both be false, because routed tokens would be zero"
+            )
         if not (self.x_T and self.x_D_last):
             settle(self, coinciding="once")
 
@@ -60,12 +61,12 @@ RE_ENTRIES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Bypass(SystemSpec):
-    """What every bypass says of itself.
+    """Base of all bypasses.
 
     Attributes:
         kind: its name.
         two_paths: whether a network has a shallow path that samples without the routed blocks.
-        encodes: whether the blocks see kept tokens alone, and what comes after them is a decoder.
+        encodes: whether the blocks see kept tokens only, followed by a decoder.
     """
 
     if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Bypass(SystemSpec):
     encodes: ClassVar[bool] = False
 
     def weights(self, routes: Sequence[RouteSpec]) -> object:
-        """Return what decides its weights; equal for those that can hand them on."""
+        """Return the settings that determine its weights; equal for compatible bypasses."""
         return None
 
     def one_route(self, routes: Sequence[RouteSpec]) -> RouteSpec:
@@ -91,7 +92,7 @@ class Bypass(SystemSpec):
         return routes[0]
 
     def dropped(self, *, routed: bool) -> float:
-        """Return the share of samples whose routed blocks give nothing in a step.
+        """Return the share of samples whose routed blocks are dropped in a step.
 
         Args:
             routed: whether the routes are on in the step.
@@ -101,7 +102,7 @@ class Bypass(SystemSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class RouteBypass(Bypass):
-    """TREAD: routed tokens come back as they were; no parameter, no decoder."""
+    """TREAD: routed tokens return unchanged; no parameters, no decoder."""
 
     kind: Literal["route"] = "route"
     re_entry: ReEntrySpec = field(default_factory=ReEntrySpec)
@@ -120,12 +121,12 @@ _ROUTE = r"\s*([^\s>][^>]{0,30}?)\s*->\s*([^>]{1,30}?)(?:\s+by\s+(\w+))?\s*"
 
 @dataclass(frozen=True)
 class Selection:
-    """What a selection asks of the token grid.
+    """Requirements of a selection on the token grid.
 
     Attributes:
         unit: number of tokens that leave together, given the side of the square grid.
         side: the side of the grid must be a multiple of this.
-        keeps_order: whether a scan, which reads its tokens row by row, may use it.
+        keeps_order: whether backbones that scan rows support it.
     """
 
     unit: Callable[[int], int] = lambda side: 1
@@ -156,8 +157,8 @@ class RouteSpec:
         start: i, the first block that routed tokens skip.
         end: j, the last block that routed tokens skip.
         rate: s in [0, 1), the fraction of the N tokens that is routed: floor(s N) of them.
-        rate_end: s in the last routed steps; it goes there from `rate` in `STAGES` equal stages.
-            `None` keeps the rate. Inference uses `rate`.
+        rate_end: s in the last routed steps, reached from `rate` in `STAGES` equal stages. `None`
+            keeps the rate. Inference uses `rate`.
         selection: what is drawn, uniformly and for every sample anew: `random` tokens, whole `rows`
             of the token grid (scans need them), equally many tokens of every 2 x 2 window
             (`structured`, SPRINT's: 1 of 4 stays at .75, 2 at .5; at a rate that is no quarter
@@ -225,7 +226,7 @@ class RouteSpec:
         return "->".join(map(short, ends))
 
     def unit(self, tokens: int) -> int:
-        """Return how many of `tokens` leave together: a row of the square grid, or one."""
+        """Return how many of `tokens` are routed together: a row of the square grid, or one."""
         return SELECTIONS[self.selection].unit(math.isqrt(tokens))
 
     def routed(self, tokens: int) -> int:
@@ -241,16 +242,16 @@ class RouteSpec:
 
     @property
     def in_full(self) -> str:
-        """Return `2->8 by rows`; without a selection where it is the usual one."""
+        """Return `2->8 by rows`; the default selection is omitted."""
         l1 = "" if self.l1 == RouteSpec.l1 else f" l1={short(self.l1)}"
         return f"{self}{'' if self.selection == 'random' else f' by {self.selection}{l1}'}"
 
 
 def block_index(position: Position, depth: int) -> int:
-    """Return the block number that a written position means in a network of `depth` blocks.
+    """Return the block number of a position in a network of `depth` blocks.
 
     Raises:
-        UserError: it is no position.
+        UserError: not a position.
     """
     value = _number(position)
     if isinstance(value, float):
@@ -287,22 +288,22 @@ def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, 
 
 
 def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -> None:
-    """Refuse selections that the network or its grid of `tokens` cannot have."""
+    """Refuse selections that do not fit the network or its grid of `tokens`."""
     for k, route in enumerate(routes):
         where, facts, side = f"routes[{k}]", SELECTIONS[route.selection], math.isqrt(tokens)
         if scans and not facts.keeps_order:
             raise UserError(
-                f"{where}.selection: must keep the rows that a scan reads, got {route.selection}."
-                f" Try '{route} by rows'."
+                f"{where}.selection: must keep whole rows for a scanning backbone, got "
+                f"{route.selection}. Try '{route} by rows'."
             )
         if side % facts.side:
             raise UserError(
-                f"{where}.selection: must have a grid whose side is a multiple of {facts.side},"
-                f" got {route.selection} of {side} x {side} tokens. Try selection: random."
+                f"{where}.selection: requires a grid whose side is a multiple of {facts.side}, got"
+                f" {route.selection} on {side} x {side} tokens. Try selection: random."
             )
         if max(route.stage(k).routed(tokens) for k in (0, STAGES - 1)) == 0:
             raise UserError(
-                f"{where}.rate: must route a token of {tokens}, got {route.rate:g}."
+                f"{where}.rate: must route at least one of {tokens} tokens, got {route.rate:g}."
                 f" Try {route.unit(tokens) / tokens:g}."
             )
 

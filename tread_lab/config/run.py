@@ -42,21 +42,18 @@ _FP32_AFTER = {"off": (), "j": (0,), "j+1": (1,)}  # blocks kept in fp32, counte
 
 @dataclass(frozen=True, kw_only=True)
 class InitSpec:
-    """Where a run starts: from the last checkpoint of another run, its parent, or from a file.
+    """Starting weights: the last checkpoint of another run (the parent), or a file.
 
     Optimizer, EMA, learning rate and step count start anew.
 
     Attributes:
-        run: the parent, complete; its signature is part of the child's.
+        run: complete spec of the parent; part of the signature.
         weights: EMA or raw weights, of the parent or of a file that has both.
-        file: a checkpoint with DiT's published names, or one of this package, in its place.
-        digest: of the file's bytes, written by the command that reads it; it is part of the
-            signature, and the file's path is not.
-        published_as: `sit` for a SiT or a LightningDiT as published, whose names and shapes are
-            those of a network here, but whose time and velocity run from noise to data; for runs
-            of flow matching.
-        unlabelled: whether the run whose export a file is saw no class in any step; written like
-            the digest, which stands for it in the signature.
+        file: a checkpoint with DiT's published names, or of this package, instead of a parent.
+        digest: digest of the file, set by the command; part of the signature, unlike the path.
+        published_as: `sit` for a published SiT or LightningDiT: its names and shapes match, but
+            time and velocity run from noise to data. For flow matching.
+        unlabelled: whether an exported run saw no class in any step; set like the digest.
     """
 
     run: RunSpec | None = None
@@ -75,27 +72,26 @@ class InitSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """One training run, complete: everything that decides what is learned, and how it is executed.
+    """Complete spec of one training run: everything that determines the result, and its execution.
 
     Attributes:
         routes: sequential, disjoint routes; none is the dense network.
         bypass: how routed tokens get around a route; the default without routes.
-        routes_from, routes_until: steps at which the routes are switched on and off, as numbers or
-            as fractions of all steps; in the other steps the same network trains densely.
-        loss: what is minimised; without routes the plain loss, unless a loss is `dense` as well.
+        routes_from, routes_until: steps at which routes are switched on and off, as numbers or
+            fractions of all steps; other steps are dense.
+        loss: training loss; without routes the plain loss, unless the loss is `dense`.
         repa: alignment with a frozen encoder, or `None`.
         captions: text to image: the encoder of the captions beside the data; `None` sees classes.
         init_from: the run or the file whose weights this one starts from, or `None`.
         precision: arithmetic of the forward and backward pass; weights stay fp32. `tf32` rounds
             the inputs of matrix products, `fp16` scales the loss and skips steps that overflow.
-        fp32_block: which block around the end j of a route is kept in fp32 under bf16 and fp16: the
-            paper says `j`, the official code does `j+1`. On a GPU its matrix products run in tf32,
-            as in the official code. Its attention is torch's choice, the slow memory-efficient
-            kernel on a GPU; `/math` takes products in tf32, `/flex` the same in a fused kernel of
-            compiled blocks, and `/bf16` rounds queries, keys and values to bf16, which the
-            official code does not. It is `off` without routes, in fp32 and in tf32, where no block
-            has to be kept.
-        seed: names every random draw of the run together with (step, sample).
+        fp32_block: block near the end j of a route kept in fp32 under bf16 and fp16: `j` in the
+            paper, `j+1` in the official code. On a GPU it uses tf32 products, like the official
+            code. Attention uses torch's kernel, memory-efficient and slow on a GPU; `/math` uses
+            tf32 products, `/flex` the same in a fused kernel of compiled blocks, and `/bf16` rounds
+            queries, keys and values to bf16, unlike the official code. `off` without routes, in
+            fp32 and in tf32.
+        seed: determines every random draw, together with step and sample.
     """
 
     # First, because its plugins register what other fields name.
@@ -146,20 +142,22 @@ class RunSpec:
             return {**resolved, "bypass": RouteBypass(), "loss": loss}
         attends = "heads" in lookup(BACKBONES, self.model.backbone, "model.backbone").options
         block = self.fp32_block if attends else self.fp32_block.partition("/")[0]
-        until = last if last < steps else None
-        block = "off" if self.precision in _EXACT else block
-        resolved = {"routes": routes, "routes_from": first, "routes_until": until}
-        return {**resolved, "fp32_block": block}
+        return {
+            "routes": routes,
+            "routes_from": first,
+            "routes_until": last if last < steps else None,
+            "fp32_block": "off" if self.precision in _EXACT else block,
+        }
 
     @property
     def systems(self) -> dict[str, SystemSpec]:
-        """What the run says of its bypass and its loss, and of each system that it asks for."""
+        """Specs of the bypass, the loss, and each requested system."""
         parts = {name: getattr(self, name) for name in ("bypass", "loss", *BESIDE)}
         return {name: part for name, part in parts.items() if part is not None}
 
     @property
     def beside_labels(self) -> list[str]:
-        """The labels of the systems that join the run beside its bypass and its loss."""
+        """Labels of the systems other than bypass and loss."""
         parts = (getattr(self, name) for name in BESIDE)
         return [str(part) for part in parts if part is not None and part.in_label]
 
@@ -170,12 +168,12 @@ class RunSpec:
 
     @property
     def condition(self) -> ConditionSpec | None:
-        """What the network sees in place of classes; `None` for a run that sees classes."""
+        """Condition in place of classes; `None` for class-conditional runs."""
         return self.captions
 
     @property
     def text_tokens(self) -> int:
-        """T, the tokens of the condition that stand beside them in every block."""
+        """T, the condition tokens beside the image tokens in every block."""
         return 0 if self.condition is None else self.condition.tokens
 
     @property
@@ -197,7 +195,7 @@ class RunSpec:
 
     @property
     def phases(self) -> tuple[tuple[range, tuple[RouteSpec, ...]], ...]:
-        """The parts of the steps in order, each with the routes that are on in all of it."""
+        """Consecutive phases of the steps, each with its active routes."""
         steps = self.train.steps
         last = steps if self.routes_until is None else int(self.routes_until)
         first = min(int(self.routes_from), last)
@@ -214,12 +212,12 @@ class RunSpec:
 
     @property
     def ancestors(self) -> tuple[RunSpec, ...]:
-        """The runs that this one descends from, the eldest first."""
+        """The ancestors of this run, the oldest first."""
         return () if self.parent is None else (*self.parent.ancestors, self.parent)
 
     def may_know(self, label: Literal["class", "none"]) -> bool:
-        """Return whether a step of the run, or of one before it, saw classes or the null class;
-        weights of a file may have, unless their export says otherwise."""
+        """Return whether a step of the run or its ancestors saw classes or the null class; assumed
+        for weights of a file, unless their export says otherwise."""
         family, never = (*self.ancestors, self), {"class": 1, "none": 0}[label]
         starts = (one.init_from for one in family if one.init_from is not None)
         of_file = any(start.file and not start.unlabelled for start in starts)
@@ -233,7 +231,7 @@ class RunSpec:
 
     @property
     def network(self) -> tuple[object, ...]:
-        """What decides which weights there are; equal for runs that can hand them on."""
+        """Settings that determine the set of weights; equal for compatible runs."""
         shape = (self.data.channels, self.data.size, self.data.classes)
         model = dataclasses.replace(self.model, init="adaln_zero")
         seen = None if self.condition is None else self.condition.width

@@ -14,8 +14,8 @@ _MEMO = "_signature"  # beside the fields of a frozen spec, which cannot change 
 def signature(spec: Any) -> str:
     """Return 16 hexadecimal digits that name a spec; equal for equal specs on any machine.
 
-    A later field whose default changes nothing keeps the names of runs. What is declared by
-    `unhashed` is left out.
+    Fields at their default are not hashed, so new fields keep existing signatures. `unhashed`
+    fields are omitted.
     """
     if _MEMO not in vars(spec):
         object.__setattr__(spec, _MEMO, _sha(_said(spec)))

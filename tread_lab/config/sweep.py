@@ -58,10 +58,10 @@ NOTICED, REFUSED = 0.05, 0.5  # shares of the initial weights that an EMA still 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A named base run: the plain tree of a RunSpec, how it is sampled and what is measured.
+    """A named base run: the plain tree of a RunSpec, its sampler and evaluations.
 
     Attributes:
-        reference: statistics that every evaluation of samples compares with, if it names no other.
+        reference: default reference statistics of sample evaluations.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Experiment:
 
     @property
     def usual(self) -> EvaluationDefaults:
-        """The sampler and reference of evaluations that name none."""
+        """The default sampler and reference of evaluations."""
         return EvaluationDefaults(sampler=self.sampler, reference=self.reference)
 
 
@@ -81,16 +81,15 @@ class SearchSpec:
     """The `search:` block of a sweep file; without it every cell is run.
 
     Attributes:
-        sampler: how cells are chosen: `tpe` (tree-structured Parzen estimator), `gp` (Gaussian
-            process) or `random`.
-        trials: how many cells are tried, each with all seeds.
+        sampler: `tpe` (tree-structured Parzen estimator), `gp` (Gaussian process) or `random`.
+        trials: number of cells to try, each with all seeds.
         objectives: the metrics to improve, as tables name them. Each counts as the difference to
             the baseline, averaged over seeds. The default is `gap/heldout`, or `heldout/loss` in a
             sweep without a baseline.
-        seed: of the search itself; the same seed asks for the same trials.
+        seed: seed of the search; equal seeds give equal suggestions for equal results.
         startup: random trials before the sampler learns.
-        parallel: trials in flight at most. Trial n is chosen from the results of the trials up to
-            n - parallel alone, so the choice does not depend on how long each takes.
+        parallel: maximum of concurrent trials. Trial n depends on the results of trials up to n -
+            parallel only, so not on their durations.
     """
 
     sampler: Literal["tpe", "gp", "random", "map"] = "tpe"
@@ -113,10 +112,10 @@ class StopEarlySpec:
     Runs that others are compared with or start from are never stopped.
 
     Attributes:
-        grace: the first step at which the shortest run is measured; `None` means steps / reduction:
-            earlier, losses may order routes the other way round.
-        reduction: the best 1/reduction of the cells that have reached a rung continue; rungs are
-            at grace x reduction^k, none beyond steps / reduction.
+        grace: first rung of the shortest run, in steps; `None` means steps / reduction. Earlier
+            losses may order routes in reverse.
+        reduction: the best 1/reduction of the cells at a rung continue; rungs are at grace x
+            reduction^k, up to steps / reduction.
     """
 
     grace: Count | None = None
@@ -129,11 +128,11 @@ class StopEarlySpec:
         return {}
 
     def first_rung(self, steps: int) -> int:
-        """Return the first rung of a run of so many steps."""
+        """Return the first rung of a run of `steps` steps."""
         return self.grace or max(steps // self.reduction, 1)
 
     def rungs(self, steps: int) -> tuple[int, ...]:
-        """Return the rungs of a run of so many steps."""
+        """Return the rungs of a run of `steps` steps."""
         first = self.first_rung(steps)
         rungs = (first * self.reduction**k for k in itertools.count())
         return tuple(itertools.takewhile(lambda rung: rung * self.reduction <= steps, rungs))
@@ -141,33 +140,31 @@ class StopEarlySpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSpec:
-    """What a sweep file says.
+    """The content of a sweep file.
 
     Attributes:
         question: what the sweep answers.
-        experiment: the base run: a name from `experiments/`, or what such a file says.
-        fixed: fields that every run has, which no cell sets again; what is typed is fixed, too.
-        baseline: fields that turn a trial into the run it is compared with; `null` for no baseline.
+        experiment: the base run: a name from `experiments/`, or its content.
+        fixed: fields of every run, including overrides; cells must not set them.
+        baseline: fields that turn a trial into its baseline; `null` for no baseline.
         variants: axis -> {name: fields that this variant changes together}; an axis like any other.
         axes: field -> values; a mapping is a grid over its keys, a list of axes several grids; the
             axes under a key `zip` vary together.
         trials: further cells, each written out as {field: value}.
-        where: expressions that a cell must meet; the others are holes. `None` is no condition.
-        controls: dense runs that every baseline is compared with beside the trials, each written
-            as {field: value} on top of the baseline, e.g. a smaller batch: what a route gains at
-            equal cost, a control may gain without one. A search has those of the baselines that all
-            its cells share.
-        match: what every trial spends as much of as its baseline: its steps follow. An axis
-            `spend: [0.5, 1, 2]` varies what both spend; `None` keeps the steps that are written.
+        where: expressions that a cell must satisfy; others are excluded. `None` is no condition.
+        controls: dense runs compared with every baseline like trials, each written as {field:
+            value} on top of the baseline, e.g. a smaller batch. A search has only the controls of
+            baselines that all its cells share.
+        match: the cost in which every trial equals its baseline; determines the steps. An axis
+            `spend: [0.5, 1, 2]` multiplies the cost of both; `None` keeps the written steps.
         seeds: every cell and its baseline run once per seed; a list, or a range such as `0..4`.
         evaluate: evaluations of every run; `None` means those of the experiment.
         sampler_axes: field of the sampler -> values, written as `axes` are; every evaluation of
             samples is made with each of them, on the same trained runs.
-        search: how cells are chosen one after another; `None` runs every cell.
-        stop_early: trains all cells a part of their steps, and only the best ones to the end.
-        hours: that the command may run, all sessions together; then runs stop with checkpoints.
-        margin: gap in held-out loss within which a cell is called equivalent to dense, where its
-            seeds show it; `None` calls none so.
+        search: suggests cells one after another; `None` runs every cell.
+        stop_early: early stopping by ASHA; `None` trains every cell to the end.
+        hours: time limit over all sessions; then runs stop with checkpoints.
+        margin: equivalence margin of the gap in held-out loss; `None` tests no equivalence.
         plugins: modules to import first, which register selections, metrics and the like.
     """
 
@@ -196,7 +193,7 @@ class SweepSpec:
         settle(self, variants=dict(_variants(self.variants)))
         for name in ("match", "controls") if self.baseline is None else ():
             if getattr(self, name):
-                raise UserError(f"{name}: requires a baseline. Try leaving out `baseline: null`.")
+                raise UserError(f"{name}: requires a baseline. Try removing `baseline: null`.")
         if self.search is not None and self.stop_early is not None:
             raise UserError("stop_early: must be null with `search`. Try listing cells in `axes`.")
 
@@ -224,7 +221,7 @@ def grid(axes: Any, name: str) -> list[Cell]:
     """Return the cells of one grid, or of a list of grids, in order; equal cells are kept.
 
     Raises:
-        UserError: every mistake in the axes, or more cells than anybody can mean.
+        UserError: lists every mistake in the axes, or too many cells.
     """
     cells, wrong = list[Cell](), Mistakes()
     for place, one in _listed(axes, name):
@@ -250,7 +247,7 @@ def check_count(count: int, name: str) -> None:
 
 
 def distinct(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells in their order, those that set the same once."""
+    """Return the distinct cells in their order."""
     first = dict[str, Cell]()
     for cell in cells:
         first.setdefault(repr(sorted(cell.items())), cell)
@@ -280,7 +277,7 @@ def _combined(prefix: str, axes: Any, path: str, *, zipped: bool = False) -> lis
         check_count(math.prod(map(len, columns.values())), path)
     elif len({*map(len, columns.values())}) > 1:
         counts = ", ".join(f"{place} has {len(column)}" for place, column in columns.items())
-        raise UserError(f"{path}: must have equally many values on each axis; {counts}")
+        raise UserError(f"{path}: must have the same number of values on each axis; {counts}")
     rows = zip(*columns.values()) if zipped else itertools.product(*columns.values())
     return [{name: value for cell in row for name, value in cell.items()} for row in rows]
 
@@ -349,10 +346,10 @@ def _scaled(
 
 
 def written_shares(settings: Any, field: str = "") -> set[tuple[str, float]]:
-    """Return the fields that a tree of settings writes as fractions, at whatever depth, with these.
+    """Return the fields of nested settings that are written as fractions, with these fractions.
 
     Args:
-        field: that the tree is written for.
+        field: the field of this tree.
     """
     if isinstance(settings, Mapping):
         parts = [
@@ -367,11 +364,11 @@ def written_shares(settings: Any, field: str = "") -> set[tuple[str, float]]:
 
 
 def follows_length(run: Mapping[str, Any], written: Iterable[tuple[str, float]]) -> str:
-    """Return what makes a stage of a run differ from a shorter run; "" where nothing does.
+    """Return why an intermediate checkpoint differs from a shorter run; "" if it does not.
 
     Args:
-        run: its tree, which holds a share of all its steps as a number.
-        written: `written_shares` of what it was made from.
+        run: its tree, with shares of the steps as numbers.
+        written: `written_shares` of the settings it was made from.
     """
     train = run["train"]
     if train.get("schedule", "constant") != "constant":
@@ -388,11 +385,11 @@ def follows_length(run: Mapping[str, Any], written: Iterable[tuple[str, float]])
 
 
 def check_treatments(specs: Iterable[RunSpec]) -> None:
-    """Refuse runs, or parents of runs, of which a setting has no effect.
+    """Refuse runs or parents with settings that have no effect.
 
     Raises:
-        UserError: a warm-up is as long as the run, its routes are never on, or its EMA is mostly
-            the initial weights.
+        UserError: a warm-up as long as the run, routes that are never on, or an EMA of mostly
+            initial weights.
     """
     for spec in dict.fromkeys(run for one in specs for run in (*one.ancestors, one)):
         steps, train = spec.train.steps, spec.train
@@ -406,18 +403,18 @@ def check_treatments(specs: Iterable[RunSpec]) -> None:
         routed = any(routes for _, routes in spec.phases)
         if spec.routes and spec.routes_until != 0 and not routed:  # 0 is a dense run, as meant
             raise UserError(
-                f"routes_from: must be below the step {spec.routes_until or steps} at which the"
-                f" routes end, got {spec.routes_from}. Try routes_from=0."
+                f"routes_from: must be below the last routed step {spec.routes_until or steps},"
+                f" got {spec.routes_from}. Try routes_from=0."
             )
         if (held := train.ema.initial(steps)) > REFUSED:
             raise UserError(
-                f"train.ema: after {steps} steps the EMA still holds {held:.0%} of the initial"
-                " weights. Try a shorter one, or train.ema=0 for the raw weights."
+                f"train.ema: must be shorter, because {held:.0%} of the EMA after {steps} steps is"
+                " initial weights. Try train.ema=0 for the raw weights."
             )
 
 
 def ema_notices(specs: Iterable[RunSpec]) -> Iterator[str]:
-    """Yield a line if EMAs hold more than a small share of the initial weights at the end."""
+    """Yield a line if EMAs still contain a noticeable share of the initial weights."""
     trained = [spec.train for spec in specs if spec.train.steps]
     held = max((train.ema.initial(train.steps) for train in trained), default=0.0)
     if held > NOTICED:

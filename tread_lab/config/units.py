@@ -37,9 +37,9 @@ def counts_text(states: Counter[Word]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds in the unit that people would use: `75 s`, `12 min`, `36.4 days`.
+    """Return seconds in a readable unit: `75 s`, `12 min`, `36.4 days`.
 
-    Less than none, as between two clocks or where files have grown since they were listed, is none.
+    Negative durations count as 0.
     """
     seconds = max(seconds, 0.0)
     for limit, unit, form in _DURATIONS:
@@ -49,7 +49,7 @@ def duration(seconds: float) -> str:
 
 
 def span(ends: Iterable[str]) -> str:
-    """Return `10.2 h to 19.1 h` of the least and the most, one text where both are the same."""
+    """Return `10.2 h to 19.1 h`, or one duration if both ends read the same."""
     return " to ".join(dict.fromkeys(ends))
 
 
@@ -79,7 +79,7 @@ def ratio(value: float) -> str:
 
 
 def precise(value: float, half: float, *, signed: bool = False, digits: int = 4) -> str:
-    """Return a value to the second digit of the half-width of its interval.
+    """Return a value rounded to two digits of its interval's half-width.
 
     Args:
         digits: of a value without an interval.
@@ -99,7 +99,7 @@ def with_interval(
 ) -> str:
     """Return `+0.0066 ± 0.0026`, or the value alone where it has no interval.
 
-    An interval that rounding made, less than 1e-9 of the value, has no width.
+    Intervals below 1e-9 of the value are rounding errors and omitted.
     """
     half = (high - low) / 2
     half = 0.0 if half < 1e-9 * abs(value) else half

@@ -60,7 +60,7 @@ _Loader.yaml_constructors = {
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes the texts that the loader would read as something else."""
+    """Dumper that quotes texts which the loader would not read as texts."""
 
     yaml_implicit_resolvers = {None: _SCALARS}  # noqa: RUF012
 
@@ -74,7 +74,7 @@ def load_yaml(text: str, name: str) -> Any:
         name: of the file, as an error names it.
 
     Raises:
-        UserError: it is not YAML, has another tag or a key twice; names the line.
+        UserError: invalid YAML, an unknown tag or a duplicate key; names the line.
     """
     try:
         return _Loader(text).get_single_data()

@@ -21,14 +21,14 @@ class BlockCost:
     """The numbers of an architecture's block.
 
     Attributes:
-        macs: (model, n) -> multiply-accumulates; elementwise work is not counted, a scan's
-            recurrence is.
+        macs: (model, n) -> multiply-accumulates, with a scan's recurrence, without elementwise
+            work.
         parameters: model -> trainable parameters.
-        kept: (model, n, low) -> bytes kept for the backward pass, matrix operands of `low` bytes,
-            under CUDA's rules of autocast: what autograd saves, counted once for each storage.
-        compiled: the same of a compiled block; `None` where only a bound is known, `kept`.
-        place_parameters: (model, side) -> trainable parameters beside them that depend on the side
-            of the grid of tokens.
+        kept: (model, n, low) -> bytes saved by autograd for the backward pass, each storage once,
+            with matrix operands of `low` bytes under CUDA's autocast rules.
+        compiled: the same for a compiled block; `None` if only the bound `kept` is known.
+        place_parameters: (model, side) -> further trainable parameters, which depend on the side of
+            the token grid.
     """
 
     macs: Callable[[ModelSpec, int], int]
@@ -39,7 +39,7 @@ class BlockCost:
 
 
 def block_cost(model: ModelSpec, l: int = 0) -> BlockCost:
-    """Return what block `l` of the network `model` costs; counted where no formula is known."""
+    """Return the cost of block `l` of `model`, counted if there is no formula."""
     found = BLOCK_COSTS.get(model.backbone)
     if found is None:
         found = importlib.import_module("tread_lab.train.counted").counted  # has torch
@@ -166,14 +166,14 @@ Tokens = tuple[int, ...]  # of an image in each block, from the first to the las
 
 @dataclass(frozen=True)
 class Added:
-    """What a part adds.
+    """Cost added by a part.
 
     Attributes:
-        parameters, positions: trained values, and those of fixed tables.
+        parameters, positions: trained values, and values of fixed tables.
         macs: tokens in each block -> MACs of one image's forward pass.
         activations: values of the residual width, and of what matrix products read and write, that
             one image keeps for the backward pass.
-        unsampled: those of the parameters that no sampling needs.
+        unsampled: parameters that sampling does not need.
     """
 
     parameters: int = 0
@@ -183,7 +183,7 @@ class Added:
     unsampled: int = 0
 
     def activation_bytes(self, low: int) -> int:
-        """Return the bytes of the activations; matrix products work on `low` bytes a value."""
+        """Return the bytes of the activations; matrix products use `low` bytes per value."""
         return 4 * self.activations[0] + low * self.activations[1]
 
 
@@ -192,13 +192,13 @@ NOTHING = Added()
 
 @dataclass(frozen=True)
 class Beside:
-    """What stands beside the network while it trains, and is not sampled.
+    """Cost of parts beside the network that are trained but not sampled.
 
     Attributes:
-        auxiliary: what is trained with the network.
-        averages_network: whether an average of the network without its last layer sees all tokens
-            of every batch, in a forward pass alone.
-        averaged: what is averaged beside it.
+        auxiliary: values trained with the network.
+        averages_network: whether an average of the network without its last layer has a forward
+            pass over all tokens of every batch.
+        averaged: further averaged values.
         buffers: values that are neither trained nor averaged from trained ones.
     """
 
@@ -212,11 +212,11 @@ class Priced:
     """The cost of a published system. By default it adds nothing."""
 
     def added(self, spec: RunSpec, c_out: int) -> Added:
-        """Return what the sampled network costs more; `c_out` channels leave it."""
+        """Return the added cost of the sampled network with `c_out` output channels."""
         return NOTHING
 
     def beside(self, spec: RunSpec) -> Beside:
-        """Return the cost of what is trained or averaged beside the network."""
+        """Return the cost of parts trained or averaged beside the network."""
         return Beside()
 
     def passes_again(self, spec: RunSpec) -> bool:

@@ -27,11 +27,11 @@ HALF = 2  # bytes of bf16 and fp16; weights, EMA and moments stay fp32 in every 
 
 @dataclass(frozen=True)
 class Step:
-    """MACs of one image in a training step, by what passes forward.
+    """MACs of one image in a training step, by forward pass.
 
     Attributes:
         network: the network, under the routes of the step.
-        again: its second pass, where `loss: both` asks for one.
+        again: its second pass, under `loss: both`.
         auxiliary: projector and head; the frozen encoder's own forward pass is not counted.
         teacher: a teacher, which has no backward pass.
     """
@@ -43,7 +43,7 @@ class Step:
 
     @property
     def work(self) -> float:
-        """All passes of the network and its teacher's, in forward and backward passes."""
+        """All forward and backward passes of the network and its teacher."""
         return self.network + self.again + self.teacher / TRAIN_PER_FORWARD
 
     @property
@@ -55,26 +55,24 @@ class Step:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one run; MACs are of one image's forward pass, as papers count "Gflops" of a DiT.
+    """Cost of one run; MACs count one image's forward pass, like the "Gflops" of DiT papers.
 
     Attributes:
-        parameters: trainable parameters of the network and its EMA; routing adds none, a mask
-            decoder, a side-interpolater or a fusion adds its own.
-        unsampled: those of the parameters that no sampling needs: the side-interpolater's block.
+        parameters: trainable parameters of the network, including a mask decoder, side-interpolater
+            or fusion; routing adds none.
+        unsampled: parameters that sampling does not need: the side-interpolater's block.
         auxiliary: trainable parameters that are not sampled: REPA's projector, SD-DiT's head.
-        teacher: parameters of a teacher, which is an average, and buffers beside it.
-        averages: averages of the parameters that are stored: the EMA, and those of snapshots.
+        teacher: averaged parameters of a teacher, and its buffers.
+        averages: number of stored averages: the EMA, and those for snapshots.
         positions: values of fixed tables, stored but not trained.
-        tokens: tokens of the image that run each block, from the first block to the last; those of
-            a caption run all of them.
-        plain_macs: forward pass of the network without routes and without what a bypass adds.
-        dense, routed: a step without routes, and one under the run's routes.
-        step: the routed one; the dense one of a run whose routes are never on.
+        tokens: image tokens in each block, first to last; caption tokens are in all blocks.
+        plain_macs: forward pass of the network without routes and bypass.
+        dense, routed: a step without and with the run's routes.
+        step: the routed step; the dense step if routes are never on.
         phases: images and FLOPs of one image in each part of the steps whose routes stay the same.
-        activation_bytes: what the forward pass of one image keeps for the backward pass, in the
-            steps that keep most (fused attention, no recomputation). A frozen encoder or decoder is
-            not counted.
-        working_bytes: estimate of what one image needs beside it while a block is computed.
+        activation_bytes: bytes per image kept for the backward pass, in the largest step (fused
+            attention, no recomputation), without frozen encoders and decoders.
+        working_bytes: estimated further bytes per image while a block is computed.
         cast_bytes: copies of the weights that a lower precision needs.
         micro_batch: images of one forward pass on one device.
     """
@@ -98,13 +96,13 @@ class Cost:
 
     @property
     def images(self) -> int:
-        """Training images in all, steps x batch."""
+        """Number of training images, steps x batch."""
         return sum(images for images, _ in self.phases)
 
     @property
     def speedup(self) -> float:
-        """Plain MACs over those of a step, all its passes of the network and its teacher's forward
-        pass: an upper bound, reached when arithmetic decides the step time."""
+        """Plain MACs over the MACs of a step with all its passes: an upper bound, reached if
+        arithmetic dominates the step time."""
         return self.plain_macs / self.step.work
 
     @property
@@ -127,8 +125,8 @@ class Cost:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Weights and their averages, and of a run that trains Adam's two moments and a teacher;
-        auxiliary parameters have no average."""
+        """Weights and their averages; for a run that trains, also Adam's two moments and a teacher.
+        Auxiliary parameters have no average."""
         moments = 2 if self.images else 0
         state = moments * (self.parameters + self.auxiliary) + self.auxiliary + self.teacher
         state += self.averages * self.parameters
@@ -136,8 +134,8 @@ class Cost:
 
     @property
     def memory_bytes(self) -> int:
-        """Estimate of a device's peak: checkpoint, gradients, casts and activations of a pass; of a
-        run that trains nothing the checkpoint alone."""
+        """Estimated peak of a device: checkpoint, gradients, casts and activations of a pass;
+        without training, the checkpoint only."""
         return self.memory_at(self.micro_batch)
 
     def memory_at(self, micro_batch: int) -> int:
@@ -153,7 +151,7 @@ _COSTS: dict[object, Cost] = {}  # by all that a cost depends on: seeds and rate
 
 
 def cost(spec: RunSpec, *, learn_sigma: bool = False, compiled: bool = False) -> Cost:
-    """Return the cost of `spec`; specs that differ in nothing that costs share one answer.
+    """Return the cost of `spec`, cached for specs of equal cost.
 
     Args:
         learn_sigma: twice the output channels whatever the process, as in the original DiT.
@@ -231,8 +229,8 @@ def _macs(parts: Iterable[Added], tokens: tuple[int, ...]) -> int:
 def tokens_per_block(spec: RunSpec, routes: Iterable[RouteSpec]) -> tuple[int, ...]:
     """K in blocks i..j of a route, both inclusive; N in all others.
 
-    K = N - floor(s N) for tokens, floor(s U) of U rows less where rows leave whole; for Bernoulli
-    selection, whose numbers vary, what is expected.
+    K = N - floor(s N) for tokens; for rows, N minus floor(s U) of U rows; for Bernoulli selection
+    the expected number.
     """
     tokens = [spec.tokens] * spec.model.depth
     for route in routes:
@@ -349,7 +347,7 @@ def _image_flops(spec: RunSpec, sampler: SamplerSpec) -> int:
 
 
 def report(spec: RunSpec) -> dict[str, Any]:
-    """Return everything about the cost of `spec` as plain values, for JSON.
+    """Return the cost of `spec` as plain values, for JSON.
 
     `learn_sigma` repeats parameters and MACs for an output of twice the channels, the convention
     of the original DiT.
@@ -375,7 +373,7 @@ def report(spec: RunSpec) -> dict[str, Any]:
 
 
 def table(spec: RunSpec) -> list[tuple[str, str]]:
-    """Return the same for people: (what, value with unit) in reading order."""
+    """Return the same as texts: (name, value with unit) in reading order."""
     this, compiled = cost(spec), cost(spec, compiled=True).memory_bytes
     named = [f"{route.in_full} at rate {route.rates}" for route in spec.routes]
     routes = ", ".join(named) or "none (dense)"

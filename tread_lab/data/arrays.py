@@ -25,13 +25,12 @@ Member = tuple[tuple[int, ...], Any, Iterable[NDArray[Any]]]
 
 
 def read_npy(content: bytes) -> NDArray[Any]:
-    """Return the array of an .npy of format 1.0, which may not be written to.
+    """Return the read-only array of an .npy file of format 1.0.
 
-    Parsing a header takes a third of a millisecond, longer than reading a latent: equal ones are
-    parsed once.
+    Equal headers are parsed once: parsing takes longer than reading a latent.
 
     Raises:
-        ValueError: it is no whole .npy, or a pickle.
+        ValueError: a truncated .npy file or a pickle.
     """
     start = 10 + int.from_bytes(content[8:10], "little")
     shape, fortran, dtype = _header(content[:start])
@@ -44,15 +43,15 @@ def _header(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Return shape, order and type."""
     file = io.BytesIO(content)
     if np.lib.format.read_magic(file) != (1, 0):
-        raise ValueError("an .npy of another version than 1.0")
+        raise ValueError("an .npy file of a version other than 1.0")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
     if dtype.hasobject:
-        raise ValueError("an .npy of pickled objects")
+        raise ValueError("an .npy file of pickled objects")
     return shape, fortran, dtype
 
 
 def write_npy(path: Path, *member: Any) -> None:
-    """Write an .npy of a shape, a type and values in pieces, of which one is in memory.
+    """Write an .npy file from pieces, one at a time in memory.
 
     Raises:
         DiskFull: there is no room.
@@ -62,10 +61,11 @@ def write_npy(path: Path, *member: Any) -> None:
 
 
 def write_npz(path: Path, members: Mapping[str, Member]) -> None:
-    """Write an .npz without compression: 10,000 images take a minute for 7% less space.
+    """Write an .npz file without compression, which would save 7% of the space and take a minute
+    for 10,000 images.
 
     Args:
-        members: name -> shape, type, and the values in order, of which one piece is in memory.
+        members: name -> shape, type, and an iterator over pieces of the values.
 
     Raises:
         DiskFull: there is no room.
@@ -86,10 +86,10 @@ def _write(
 
 
 class Parts:
-    """Rows of arrays in a folder of their own, `batch` of them in each file.
+    """Rows of arrays in a folder, `batch` rows per file.
 
     Args:
-        made_with: everything that decides the content.
+        made_with: settings that determine the content.
         count: rows of all batches.
     """
 
@@ -101,12 +101,12 @@ class Parts:
 
     @property
     def stored(self) -> dict[str, Any] | None:
-        """What decided the files in the folder; `None` where none were begun."""
+        """Settings of the files in the folder; `None` if there are none."""
         stored: dict[str, Any] | None = read_json(self.folder / _MADE_WITH)
         return stored
 
     def begin(self) -> None:
-        """Remove batches that were made otherwise."""
+        """Remove batches made with other settings."""
         if self.stored != self.made_with:
             self.remove()
             write_json(self.folder / _MADE_WITH, self.made_with)
@@ -116,12 +116,12 @@ class Parts:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def open_batches(self) -> list[range]:
-        """Return the batches that are still to be made."""
+        """Return the missing batches."""
         return [rows for rows in self._batches() if not self._path(rows).exists()]
 
     @property
     def done(self) -> int:
-        """How many rows are made."""
+        """Number of rows made."""
         return self.count - sum(map(len, self.open_batches()))
 
     def write(self, rows: range, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -129,7 +129,7 @@ class Parts:
 
         Raises:
             DiskFull: there is no room; the batches before stay.
-            Unavailable: another process has begun the same rows with something else.
+            Unavailable: another process makes the same rows with other settings.
         """
         self._check_own()
         with replacing(self._path(rows)) as temporary, temporary.open("wb") as file:
@@ -139,7 +139,7 @@ class Parts:
         """Yield the arrays of each batch in order, once all are made.
 
         Raises:
-            Unavailable: as of `write`.
+            Unavailable: as in `write`.
         """
         for rows in self._batches():
             self._check_own()
@@ -147,7 +147,7 @@ class Parts:
                 yield arrays
 
     def join(self, name: str, path: Path) -> None:
-        """Write the rows of all batches of an array as one .npy, of the widest type."""
+        """Write all batches of an array as one .npy file of the widest type."""
         found = [(part[name].shape, part[name].dtype) for part in self.read()]
         count, dtype = sum(shape[0] for shape, _ in found), np.result_type(*(t for _, t in found))
         pieces = (part[name] for part in self.read())

@@ -32,20 +32,25 @@ PixelRange = Literal["signed", "unit"]  # -1..1 as SD's own code feeds it, 0..1 
 
 
 class Autoencoder:
-    """Decodes the network's values, which are what the encoder gave times `scale`; where channels
-    are normalised, what is stored.
+    """Decodes the network's values (latents times `scale`) or, with normalized channels, stored
+    values.
 
     Weights are loaded when first needed, from safetensors only, and stay in fp32.
 
     Args:
         where: local folder or hub id, such as `stabilityai/sd-vae-ft-ema`.
-        scale: what the network's values are divided by before decoding (0.18215 for SD); `None`
-            for values that are as the encoder gave them.
-        range: of the pixels that it was fed.
+        scale: divisor before decoding (0.18215 for SD); `None` for raw latents.
+        range: pixel range of its training images.
+
+    Attributes:
+        compiled: set before the first call, whether the decoder is compiled; a pixel may then
+            differ by a level.
 
     Raises:
-        UserError: diffusers is not installed; on decoding: no such weights.
+        UserError: diffusers is not installed; when decoding: no such weights.
     """
+
+    compiled = False
 
     def __init__(self, where: str, *, scale: float | None, range: PixelRange = "signed") -> None:
         _check(where)
@@ -57,16 +62,18 @@ class Autoencoder:
     def _model(self) -> Any:
         model = _load(self._where)
         self._compare_scale(model.config)
+        if self.compiled:
+            model.decoder.compile(dynamic=False)
         return model
 
     @property
     def digest(self) -> str:
-        """Digest of the decoder's weights, of the scale and the range, 16 hexadecimal digits."""
+        """Digest of decoder weights, scale and range, 16 hexadecimal digits."""
         return hashed([weights_digest(self._where), repr(self._scale), self._range])
 
     @property
     def enlarges(self) -> int | None:
-        """Side of an image over that of its latent, by the configuration of a local folder."""
+        """Ratio of image side to latent side, from the config of a local folder."""
         config = read_json(Path(self._where) / "config.json")
         return None if config is None else _zoom(config)
 
@@ -75,7 +82,7 @@ class Autoencoder:
         return torch.cat([LEVELS[self._range](part) for part in self._decoded(x_BCHW)])
 
     def signed(self, x_BCHW: Tensor) -> Tensor:
-        """The same before they are rounded, -1..1 if they are images."""
+        """The decoded values before rounding, in -1..1 for images."""
         image_BCHW = torch.cat([*self._decoded(x_BCHW)])
         return image_BCHW if self._range == "signed" else 2 * image_BCHW - 1
 
@@ -96,8 +103,8 @@ class Autoencoder:
         own = config.get("scaling_factor")
         if own and self._scale and not math.isclose(own, self._scale, rel_tol=0.01):
             warnings.warn(
-                f"autoencoder {self._where!r} says that its latents are times {own:g}, but they are"
-                f" divided by {self._scale:g} before decoding: check data.decoder_scale",
+                f"data.decoder_scale: must equal the factor {own:g} of the autoencoder "
+                f"{self._where!r}, got {self._scale:g}",
                 stacklevel=3,
             )
 
@@ -123,13 +130,13 @@ class Encoder:
     Attributes:
         digest: of its weights, 16 hexadecimal digits.
         channels: C of a latent.
-        zoom: side of an image over that of its latent.
-        scale, shift: `scaling_factor` and `shift_factor` in its own file, `None` where absent: its
-            authors train on (latent - shift) * scale. Neither is applied here.
+        zoom: ratio of image side to latent side.
+        scale, shift: `scaling_factor` and `shift_factor` of its config, or `None`: its authors
+            train on (latent - shift) * scale. Not applied here.
 
     Args:
         where: local folder or hub id.
-        range: of the pixels that it is fed.
+        range: pixel range of its input.
 
     Raises:
         UserError: diffusers is not installed, or there is no such autoencoder.
@@ -148,8 +155,8 @@ class Encoder:
         self.shift: float | None = config.get("shift_factor")
 
     def on(self, device: torch.device) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """Return uint8 images [B, 3, H, W] -> mean and log-variance of the posterior [B, C, h, w];
-        a copy of the weights lies on `device`."""
+        """Return a function from uint8 images [B, 3, H, W] to mean and log-variance of the
+        posterior [B, C, h, w], with a copy of the weights on `device`."""
         model = copy.deepcopy(self._model).to(device)
 
         @torch.inference_mode()
@@ -190,15 +197,16 @@ def _check(where: str) -> None:
     """Refuse what cannot be loaded, without loading it."""
     if importlib.util.find_spec("diffusers") is None:
         raise UserError(
-            f"autoencoder {where!r} needs the package diffusers: `pip install 'tread-lab[latents]'`"
+            f"autoencoder {where!r} requires the package diffusers: `pip install"
+            " 'tread-lab[latents]'`"
         )
     folder = Path(where)
     if (folder.is_absolute() or folder.is_dir()) and not (folder / "config.json").exists():
-        raise UserError(f"autoencoder: {where} holds no config.json; give its folder or hub id")
+        raise UserError(f"autoencoder: {where} must contain config.json. Try its folder or hub ID.")
 
 
 def weights_digest(where: str) -> str:
-    """Return a digest of the files of weights in a folder; of a hub id, its own."""
+    """Return a digest of the weights in a folder; for a hub ID, the ID."""
     files = sorted(Path(where).glob("*.safetensors"))
     return hashed(map(sha256, files) if files else [where])
 

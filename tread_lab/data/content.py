@@ -19,7 +19,7 @@ _SAID = 2**28  # bytes from which on the reading is said
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits; a process reads each file once."""
+    """Return the hexadecimal SHA-256 of a file, cached per process."""
     stat = path.stat()
     return _sha256(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
@@ -31,7 +31,7 @@ def _sha256(path: Path, size: int, changed: int, inode: int) -> str:
 
 
 def hashed(lines: Iterable[str]) -> str:
-    """Return 16 hexadecimal digits of the SHA-256 of lines."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of lines."""
     digest = hashlib.sha256()
     for line in lines:
         digest.update(f"{line}\n".encode("utf-8", "surrogateescape"))
@@ -46,13 +46,12 @@ def digest_of(
 ) -> str:
     """Return 16 hexadecimal digits of names and contents of files.
 
-    Files are read once, and again when a size, a time or an inode has changed: a link or a name may
-    lead to other files of equal size and time.
+    Files are read again only if a size, time or inode has changed.
 
     Args:
-        path: of the set, by which a cache keeps its digest.
-        cache: folder of a lab that keeps the digests of sets that had to be read.
-        say: hears of the reading of much data.
+        path: path of the set, the key of the cache.
+        cache: folder of a lab with known digests.
+        say: called with a message before reading much data.
     """
     facts = [file.stat() for _, file in files]
     stamp = hashed(
@@ -64,7 +63,7 @@ def digest_of(
     if known.get("stamp") == stamp:
         return str(known["digest"])
     if (size := sum(fact.st_size for fact in facts)) >= _SAID:
-        say(f"{path}: reading {amount(size)} once, to know what the data are")
+        say(f"{path}: hashing {amount(size)} of data (once)")
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         found = pool.map(sha256, (file for _, file in files))
         digest = hashed(f"{name} {own}" for (name, _), own in zip(files, found))

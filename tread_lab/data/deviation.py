@@ -29,13 +29,13 @@ DARK, LEAST_DARK = -0.2, 0.005  # photographs have far more values below the fir
 
 
 def check_decoded(data: DataSpec, heldout: Samples) -> None:
-    """Refuse data whose decoded held-out samples cannot be images in the range that is said.
+    """Refuse data whose decoded held-out samples are not images in the given range.
 
-    Pixels of 0..1 that are taken for -1..1 are bright and nowhere dark; those of -1..1 that are
-    taken for 0..1 lie far below the darkest level.
+    Pixels of 0..1 read as -1..1 are never dark; pixels of -1..1 read as 0..1 are far below the
+    darkest level.
 
     Raises:
-        UserError: says what was found.
+        UserError: describes the decoded values.
     """
     decoded: Callable[[Tensor], Tensor | None] = getattr(heldout, "decoded", lambda x_BCHW: None)
     if (image_BCHW := decoded(_spread(heldout, DECODED))) is None:
@@ -46,19 +46,18 @@ def check_decoded(data: DataSpec, heldout: Samples) -> None:
     if bright or (beyond > MOST_BEYOND and not float(image_BCHW.std()) <= CONTRAST):
         other = "unit" if data.decoder_range == "signed" else "signed"
         raise UserError(
-            f"data.decoder_range: decoded as {data.decoder_range}, held-out samples of {data.path}"
-            f" must be images of -1..1, got {dark:.2%} of their values below {DARK:g} and"
-            f" {beyond:.0%} beyond +-{BEYOND:g}. Try {other}, or check data.decoder_scale and the"
-            " autoencoder."
+            f"data.decoder_range: images decoded from {data.path} as {data.decoder_range} must be"
+            f" in -1..1, got {dark:.2%} of the values below {DARK:g} and {beyond:.0%} beyond +-"
+            f"{BEYOND:g}. Try {other}, or check data.decoder_scale and the autoencoder."
         )
 
 
 def check_deviation(spec: RunSpec, samples: Samples) -> float:
-    """Return the measured deviation of what the network of `spec` will see.
+    """Return the measured standard deviation of the network's input.
 
     Raises:
-        UserError: it is far from what `data.deviation` says, else the SD autoencoder or the process
-            implies.
+        UserError: far from `data.deviation`, or by default from the value of the SD autoencoder or
+            the process.
     """
     data, (scale, decoder_scale) = spec.data, spec.data.scales
     of_sd = data.holds.latents and decoder_scale == SD_SCALE
@@ -78,8 +77,8 @@ def check_deviation(spec: RunSpec, samples: Samples) -> float:
         remedy = f"Try data.scale={scale * expected / measured:.2g}"
         remedy += f" data.decoder_scale={decoder_scale:g}" if of_sd else ""
     raise UserError(
-        f"data: the network must see a deviation near {expected:g} ({why}), got {measured:.3g}."
-        f" {remedy}; data.deviation says that another one is right."
+        f"data: the standard deviation seen by the network must be near {expected:g} ({why}), got "
+        f"{measured:.3g}. {remedy}. Or set data.deviation, if this value is correct."
     )
 
 

@@ -29,15 +29,15 @@ Moments = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """What is stored of each image.
+    """Stored data per image.
 
     Attributes:
-        size: side of the image that is encoded, cut out by ADM's centre crop.
-        posterior: the `mean` of the encoder's posterior, a `sample` of it, or its `moments`, of
-            which training draws a new sample each epoch.
-        flips: the same of the mirrored image, too.
-        images: the cropped image itself, too.
-        dtype: of the latents.
+        size: side of the encoded image, after ADM's centre crop.
+        posterior: `mean` or one `sample` of the encoder's posterior, or its `moments`, from which
+            training draws a new sample each epoch.
+        flips: also store the mirrored image's latents.
+        images: also store the cropped image.
+        dtype: data type of the latents.
     """
 
     size: int = 256
@@ -59,22 +59,21 @@ def encode(
     skip_damaged: bool = False,
     licence: str | None = None,
 ) -> Iterator[Steps]:
-    """Encode the images that are still to come into packed arrays; yield how far it is.
+    """Encode the remaining images into packed arrays; yield the progress.
 
-    The latents of an image depend on it and on the images of its batch (by rounding alone), not on
-    devices, or where an earlier attempt was stopped; draws are named by the image's number.
+    The latents of an image depend on the image and, by rounding, on its batch, but not on devices
+    or interruptions; draws are seeded by the image's number.
 
     Args:
-        batch: images that are encoded and written together; equal in all attempts.
+        batch: images encoded and written together; the same in all attempts.
         workers: threads that read images.
         licence: a note on the licence of the images, kept in the manifest.
 
     Raises:
         DamagedImage: an image cannot be read, and `skip_damaged` does not leave it out.
         Busy: another process encodes into the folder.
-        UserError: the folder holds something else, such as latents of files that were written
-            anew since.
-        DiskFull: there is no room; the same call goes on later.
+        UserError: the folder has other content, e.g. latents of files that have changed.
+        DiskFull: no space; call again to continue.
     """
     if stored.size % encoder.zoom:
         raise UserError(f"--size: must be a multiple of {encoder.zoom}, got {stored.size}")

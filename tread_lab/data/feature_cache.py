@@ -31,14 +31,14 @@ Encode = Callable[[Tensor], Tensor]
 class FeatureCache:
     """fp16 features [N, T, E], read by memory map.
 
-    It is filled before training by whoever comes first, chunk by chunk; chunks on disk are skipped.
-    Equal data, images, encoder, decoder and preprocessing are one cache in a lab.
+    The first process fills it before training, in chunks; existing chunks are skipped. Equal data,
+    encoder, decoder and preprocessing share one cache in a lab.
 
     Args:
         caches: folder of the caches of a lab.
         shape: (N, T, E).
-        fingerprint: everything that decides the features, by name; its digest names the cache.
-        kind: the field of a run that wants them; a folder within that of the caches.
+        fingerprint: everything that determines the features, by name; its digest names the cache.
+        kind: the requesting field of a run; a subfolder of the caches.
     """
 
     def __init__(
@@ -64,10 +64,11 @@ class FeatureCache:
         return torch.from_numpy(features_BTE)
 
     def fill(self, encode: Encode) -> Iterator[int]:
-        """Compute what is missing, yielding the samples that are done; wait for another process.
+        """Compute missing features, yielding the number of finished samples; wait for other
+        processes.
 
         Raises:
-            DiskFull: there is no room; what is done stays.
+            DiskFull: no space; finished chunks remain.
         """
         while not self.complete:
             try:

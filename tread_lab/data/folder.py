@@ -36,21 +36,21 @@ def eight_bits(image: Image.Image) -> Image.Image:
     """Return an image of levels 0..255.
 
     Raises:
-        ValueError: its levels are more, which PIL would cut to white.
+        ValueError: more levels, which PIL would clip.
     """
     if image.mode.startswith(("I", "F")):
-        raise ValueError(f"PIL's mode {image.mode} has other levels than 0..255; convert it")
+        raise ValueError(f"PIL mode {image.mode} must have levels 0..255; convert the image")
     return image
 
 
 class LabelledFiles:
     """The files that a dataset.json names, in order of their names, with their labels.
 
-    `{"labels": [["00000/img00000000.png", 6], ...]}` is what EDM2's and REPA's tools write. It lies
-    in the folder of the data, or in REPA's subfolder of it.
+    EDM2's and REPA's tools write `{"labels": [["00000/img00000000.png", 6], ...]}` in the folder of
+    the data, or in REPA's subfolder.
 
     Raises:
-        UserError: there is no such file, or it holds something else.
+        UserError: no such file, or other content.
     """
 
     def __init__(self, path: Path, subfolder: str) -> None:
@@ -68,7 +68,7 @@ class LabelledFiles:
         self.labels_n: NDArray[np.int64] = np.array([label for _, label in rows], dtype=np.int64)
 
     def files(self) -> list[ContentFile]:
-        """Return the index and the files that it names."""
+        """Return the index and its files."""
         index = self.folder / INDEX
         return [(INDEX, index), *(("", self.folder / name) for name in self.names)]
 
@@ -94,8 +94,8 @@ class LabelledFiles:
 class FolderLatents(OneFileEach):
     """One split of latents in files: `dataset.json` in the folder, or in its `vae-sd` (REPA).
 
-    Files named `img-mean-std-*` hold mean and deviation of the encoder's posterior, the others a
-    latent. REPA's encoder sees the images in `images` beside the latents, in the same order.
+    Files named `img-mean-std-*` contain mean and deviation of the posterior, other files a latent.
+    REPA's encoder sees the images in `images` beside the latents, in the same order.
     """
 
     @staticmethod
@@ -123,10 +123,10 @@ class FolderLatents(OneFileEach):
 
 
 class FolderImages:
-    """One split of PNG images in files, as values of -1..1 times `scale`; there is no autoencoder.
+    """One split of PNG images in files, as values of -1..1 times `scale`, without autoencoder.
 
     Raises:
-        UserError: the index or a file is absent, damaged or of another shape.
+        UserError: the index or a file is missing, damaged or of another shape.
     """
 
     preview = False
@@ -144,7 +144,7 @@ class FolderImages:
 
     @staticmethod
     def files(path: Path) -> Iterable[ContentFile]:
-        """Return the files that decide what the data are."""
+        """Return the files that determine the data."""
         return LabelledFiles(path, IMAGES).files()
 
     def __len__(self) -> int:
@@ -152,7 +152,7 @@ class FolderImages:
 
     @property
     def fingerprint(self) -> str:
-        """The digest of what `take` gives."""
+        """Digest of the samples of `take`."""
         return self._fingerprint()
 
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -177,7 +177,8 @@ def _images_beside(latents: LabelledFiles) -> LabelledFiles | None:
     images = LabelledFiles(folder, IMAGES)
     if not np.array_equal(images.labels_n, latents.labels_n):
         raise UserError(
-            f"data.path: {folder / INDEX} has {len(images.names)} labels that are not those of"
-            f" {latents.folder / INDEX} ({len(latents.names)}); make both of the same images"
+            f"data.path: labels in {folder / INDEX} ({len(images.names)}) must equal those in "
+            f"{latents.folder / INDEX} ({len(latents.names)}). Try making both from the same"
+            " images."
         )
     return images

@@ -29,11 +29,11 @@ Item = TypeVar("Item")
 
 
 class DamagedImage(UserError):
-    """A file was read, and is no image; says which and why."""
+    """A readable file is not an image; names file and reason."""
 
 
 class Place(NamedTuple):
-    """Where an image lies: its name in errors, its file, its first byte, its bytes (-1: all)."""
+    """Location of an image: name in errors, file, first byte, number of bytes (-1: all)."""
 
     name: str
     file: Path
@@ -48,9 +48,9 @@ class Images:
     Attributes:
         labels: one of 0..C-1 for each image, in the order of the set.
         classes: names of the classes, in the order of the labels.
-        names: what each image is called.
+        names: name of each image.
         captions: all captions of each image; `None` where there are none.
-        place: gives where the image of a number lies.
+        place: returns the location of an image by number.
     """
 
     labels: Sequence[int]
@@ -63,8 +63,8 @@ class Images:
         """Return an image, its pixels loaded.
 
         Raises:
-            DamagedImage: its file was read, and is no image.
-            UserError: its file cannot be read, such as while a file server is away.
+            DamagedImage: the file is not an image.
+            UserError: the file cannot be read, e.g. because a file server is down.
         """
         name, file, offset, size = self.place(number)
         try:
@@ -107,20 +107,20 @@ def open_images(path: Path, captions: Path | None = None, limit: int | None = No
 
     Args:
         captions: COCO's annotations, or lines with `file_name` and `text`; for folders.
-        limit: take so many images only, evenly spread over the set, of whose classes they are.
+        limit: use only this many images, evenly spaced; classes are those of the whole set.
 
     Raises:
         UserError: there are no images, or a label or caption is missing.
     """
     tars = tars_of(path)
     if tars and captions is not None:
-        raise UserError(f"--captions: must be members `*.{CAPTION}` of the tars, got {captions}")
+        raise UserError(f"--captions: must be `*.{CAPTION}` members of the tars, got {captions}")
     images = _of_tars(tars) if tars else _of_folder(path, captions)
     count = len(images.names)
     if not count:
         raise UserError(
             f"{path}: must hold images ({', '.join(SUFFIXES)}), got none. Try a folder with one"
-            " folder a class, a folder of tars, or a glob such as 'data/*.tar'."
+            " folder per class, a folder of tars, or a glob such as 'data/*.tar'."
         )
     if limit is None or limit >= count:
         return images
@@ -300,7 +300,7 @@ def crops(
 
 
 def ahead(futures: Iterable[Future[Item]], count: int) -> Iterator[Item]:
-    """Yield results in order, each when `count` more have been begun after it."""
+    """Yield results in order, with `count` further calls in progress."""
     waiting: deque[Future[Item]] = deque()
     for future in futures:
         waiting.append(future)

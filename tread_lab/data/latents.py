@@ -33,16 +33,16 @@ class PackedArrays(Store):
     """One split of arrays `latents` [n, C, H, W] (fp16, fp32, fp64) and `labels` [n] (integers).
 
     Instead of `latents` there may be `moments` [n, 2C, H, W], the mean and the log-variance of the
-    encoder's posterior. Beside them, in the same order, may stand
+    encoder's posterior. Optional arrays in the same order:
 
-    - `latents_flip` (or `moments_flip`), the same of the mirrored images;
-    - `images` [n, 3, height, width] (uint8), what the latents were encoded from, which REPA's
+    - `latents_flip` (or `moments_flip`), of the mirrored images; - `images` [n, 3, height, width]
+    (uint8), what the latents were encoded from, which REPA's
       encoder sees;
     - `captions.jsonl` (`read_captions`).
 
-    Held out is what `heldout_latents` and `heldout_labels` hold, with `heldout_captions.jsonl`
-    beside them; where they are absent, `split_ids` chooses. Folders are memory-mapped, so that all
-    runs of a machine share one copy; an .npz is read into memory.
+    `heldout_latents`, `heldout_labels` and `heldout_captions.jsonl` are the held-out part; without
+    them `split_ids` chooses it. Folders are memory-mapped, so that all runs of a machine share one
+    copy; an .npz is read into memory.
     """
 
     @staticmethod
@@ -123,7 +123,7 @@ def write_manifest(folder: Path, facts: Mapping[str, object], names: Iterable[st
 
 
 def renew_manifest(folder: Path, name: str) -> None:
-    """Say in the manifest of a folder, where it has one, what the file `name` holds now."""
+    """Update the file `name` in the manifest of a folder, if there is one."""
     if (manifest := read_manifest(folder)) is not None:
         manifest["files"][name] = _facts(folder / name)
         write_json(folder / MANIFEST, manifest)
@@ -134,7 +134,7 @@ def _facts(path: Path) -> dict[str, object]:
 
 
 def packed_files(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder that decide what its packed data are, in a fixed order."""
+    """Yield the files that determine packed data, in a fixed order."""
     arrays = [f"{part}{name}.npy" for part in ("", HELDOUT) for name in ARRAYS]
     names = (*arrays, CAPTIONS, f"{HELDOUT}{CAPTIONS}")
     yield from filter(Path.exists, (folder / name for name in names))
@@ -155,13 +155,13 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
 def read_captions(path: Path, count: int | None = None) -> list[Captions] | None:
     """Return all captions of each sample in their order; `None` without the file.
 
-    A line is `{"captions": ["a dog on a beach", "a wet dog"]}`. A single file has none beside it.
+    A line is `{"captions": ["a dog on a beach", "a wet dog"]}`. An .npz has no captions.
 
     Args:
-        count: of the stored samples, where it is known.
+        count: number of stored samples, if known.
 
     Raises:
-        UserError: a sample has no caption, or a line is something else; names the line.
+        UserError: a sample without caption, or an invalid line; names the line.
     """
     try:
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")

@@ -22,8 +22,8 @@ DTYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8"}
 class SafetensorsFiles(Store):
     """One split of the samples in a folder's `*.safetensors`, in order of the files' names.
 
-    Each file holds `latents` [n, C, H, W] and `labels` [n], and may hold `latents_flip`. Only the
-    samples asked for are read. `statistics.json` or `latents_stats.pt` beside them normalise.
+    Each file contains `latents` [n, C, H, W], `labels` [n] and optionally `latents_flip`. Only
+    requested samples are read. `statistics.json` or `latents_stats.pt` has the normalization.
     """
 
     @staticmethod

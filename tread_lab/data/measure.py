@@ -24,12 +24,12 @@ _NAMED = 5  # numbers of samples that a line names
 
 @dataclass(frozen=True)
 class Measured:
-    """What is stored, before any scale.
+    """Statistics of stored values, unscaled.
 
     Attributes:
         counts: samples of each label 0..highest.
-        mean_C, deviation_C: of each channel, float64; of the posterior's mean where one is stored.
-        spread: root of the mean variance of the posterior; 0 without one.
+        mean_C, deviation_C: per channel, float64; for stored moments, of the posterior mean.
+        spread: root mean variance of the posterior; 0 without moments.
         deviation: over all values of all channels, the posterior's variance included.
         lowest, highest: the extreme values.
     """
@@ -44,14 +44,14 @@ class Measured:
     highest: float
 
     def scale_for(self, deviation: float) -> float:
-        """Return the `scale` that gives the network's values a deviation."""
+        """Return the `scale` for a target standard deviation of the network's values."""
         return deviation / self.deviation
 
 
 def measure(store: Store) -> Measured:
     """Read every sample once and measure, in float64.
 
-    Sums are shifted by the first sample's mean, so that nothing cancels.
+    Sums are shifted by the first sample's mean, to avoid cancellation.
 
     Raises:
         UserError: a sample cannot be read.
@@ -87,12 +87,12 @@ def measure(store: Store) -> Measured:
 
 
 def faults(source: str, path: Path, *, classes: int | None = None) -> Iterator[str]:
-    """Yield one line for each fault of a data set; nothing for one that is whole.
+    """Yield one line for each fault of a data set.
 
-    What its values should be like is checked before training, which knows the process.
+    Training checks the range of values, which depends on the process.
 
     Args:
-        classes: labels are 0..classes-1; what the manifest says if it is `None`.
+        classes: labels are 0..classes-1; `None` uses the manifest's number.
     """
     try:
         manifest = (read_manifest(path) if path.is_dir() else None) or {}

@@ -42,7 +42,7 @@ MARKS = {  # source -> what a folder holds of it
 
 
 class Steps(NamedTuple):
-    """How many samples are done of all that were to come, and how many are damaged."""
+    """Progress of a build: samples done, in total, and damaged."""
 
     done: int
     total: int
@@ -50,11 +50,11 @@ class Steps(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What belongs to all samples of a build, damaged ones included.
+    """Data beside the samples of a build.
 
     Attributes:
-        names: what an image is called, where it may be damaged.
-        statistics: folder of the mean and deviation by which the data are normalised.
+        names: names of images that may be damaged.
+        statistics: folder of the normalization statistics.
     """
 
     labels: Sequence[int] | NDArray[np.int64]
@@ -72,18 +72,17 @@ Write = Callable[[Parts, Sequence[range]], Generator[tuple[int, int], None, None
 def build(
     folder: Path, plan: Mapping[str, object], batch: int, write: Write, beside: Beside
 ) -> Iterator[Steps]:
-    """Build packed arrays in a folder, yielding how far they are; batches on disk are skipped.
-
-    Nothing is done where the folder holds the whole data set of an equal plan.
+    """Build packed arrays in a folder, yielding the progress; existing batches are skipped. Does
+    nothing if the data set of an equal plan is complete.
 
     Args:
-        plan: everything that decides the content. A build goes on only under an equal plan.
-        batch: samples that are written together.
+        plan: everything that determines the content. Only an equal plan resumes a build.
+        batch: samples per file.
 
     Raises:
         Busy: another process builds there.
-        UserError: the folder cannot be written, or holds another data set or the beginning of one,
-            or fewer than two samples are whole.
+        UserError: the folder cannot be written or has other content, or fewer than two samples are
+            undamaged.
         DiskFull: there is no room; the same call goes on later.
     """
     if (manifest := read_manifest(folder)) is not None:
@@ -114,8 +113,8 @@ def _check_equal(folder: Path, stored: Mapping[str, Any], asked: Mapping[str, ob
         was, now = shown(stored.get(name)), shown(asked.get(name))
         if was != now:
             raise UserError(
-                f"{folder}: holds a data set, or the beginning of one, with {name} {was}, got"
-                f" {now}. Try another folder, or remove this one."
+                f"{folder}: must be a new folder or one with {name} {was}, got {now}. Try another"
+                " folder, or remove this one."
             )
 
 
@@ -127,7 +126,7 @@ def _finish(folder: Path, parts: Parts, plan: Mapping[str, object], beside: Besi
     """
     kept = np.concatenate([part[NUMBER] for part in parts.read()]).tolist()
     if len(kept) < 2:
-        raise UserError(f"{folder}: must get at least 2 whole samples, got {len(kept)}")
+        raise UserError(f"{folder}: requires at least 2 undamaged samples, got {len(kept)}")
     arrays = [name for name in next(parts.read()) if name != NUMBER]
     for name in arrays:
         parts.join(name, folder / f"{name}.npy")
@@ -159,10 +158,10 @@ def _finish(folder: Path, parts: Parts, plan: Mapping[str, object], beside: Besi
 
 
 def source_of(path: Path) -> str:
-    """Return the data source that a path is of, by what lies there.
+    """Return the data source of a path, by its files.
 
     Raises:
-        UserError: it is none, or could be several.
+        UserError: none or several fit.
     """
     if not path.is_dir():
         return "latents" if path.suffix == ".npz" else "shards"
@@ -174,15 +173,12 @@ def source_of(path: Path) -> str:
 
 
 def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps]:
-    """Pack all samples of tars, files or safetensors as they are stored, unscaled; yield how far
-    it is.
+    """Pack all samples of tars, files or safetensors, unscaled; yield the progress.
 
-    Images and captions beside the latents are packed with them, and so are the statistics of
-    channels. A deviation becomes a log-variance.
+    Images, captions and channel statistics are packed as well. Deviations become log-variances.
 
     Raises:
-        UserError: a sample cannot be read, the latents are packed already, or the folder holds
-            something else.
+        UserError: an unreadable sample, packed latents as input, or a folder with other content.
         DiskFull: there is no room; the same call goes on later.
     """
     if source == "latents":

@@ -49,7 +49,7 @@ def tars_of(path: Path) -> list[Path]:
 def members(tar: Path, parts: Collection[str], read: Collection[str] = ()) -> Iterator[Member]:
     """Yield the members of a tar whose part is one of `parts`, with the content of those in `read`.
 
-    tarfile takes a header it cannot parse for the end of the archive, so the end is looked at.
+    The end is checked, because tarfile treats an invalid header as the end of the archive.
 
     Raises:
         UserError: the tar is damaged or compressed.
@@ -102,10 +102,9 @@ class _OpenTar:
 class TarShards(OneFileEach):
     """One split of the samples in a folder of tars, or in the tars that a glob names.
 
-    Tars are taken in order of their names, samples in order of their place; `split_ids` holds some
-    out. The first opening in a process reads every header (about half a minute for a million
-    samples); later ones read those of changed tars. Only the bytes of the samples asked for are
-    read after that, from any thread or process.
+    Tars are ordered by name, samples by position; `split_ids` chooses held-out samples. The first
+    opening in a process reads every header (half a minute per million samples), later ones those of
+    changed tars. Afterwards only requested samples are read, from any thread or process.
     """
 
     @staticmethod
@@ -156,7 +155,7 @@ def _index(tar: Path, changed: float | None) -> NDArray[np.int64]:
 
 
 def label_of(tar: Path, member: Member) -> int:
-    """Return the whole number that a member of a tar holds."""
+    """Return the integer label in a member of a tar."""
     try:
         return int(member.content)
     except ValueError:

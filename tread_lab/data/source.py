@@ -26,16 +26,16 @@ from tread_lab.data.stored import ContentFile, ScaledLatents, Split, Store, data
 
 
 class Samples(Protocol):
-    """One split of a data set, read at random; what a sample is depends on its number alone.
+    """One split of a data set with random access; a sample depends on its number only.
 
     Attributes:
         shape: (C, H, W) of one sample in model space.
         classes: number of class labels; labels are 0..classes-1.
         labels_N: int64 label of each sample.
-        fingerprint: hash of what `take` gives.
-        preview: `pixels` gives stand-ins to look at, which no image metric may be computed on.
-        decoder: what `pixels` does, by name or by digest of its weights: images of equal
-            fingerprint and decoder are equal.
+        fingerprint: hash of the samples of `take`.
+        preview: whether `pixels` returns previews, which image metrics must not use.
+        decoder: name or weights digest of the decoder of `pixels`: equal fingerprints and decoders
+            give equal images.
     """
 
     @property
@@ -57,16 +57,16 @@ class Samples(Protocol):
         """Return samples `ids` [B]: float32 [B, C, H, W] in model space and int64 labels [B]."""
 
     def images(self, ids: Tensor) -> Tensor | None:
-        """uint8 images [B, 1 or 3, height, width] that samples `ids` were made from; `None` where
-        only their latents are stored."""
+        """Original uint8 images [B, 1 or 3, height, width] of samples `ids`; `None` if only latents
+        are stored."""
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
         """Return uint8 images [B, 1 or 3, height, width] of samples, on their device."""
 
 
 def redrawn(samples: Samples, ids: Tensor, *key: int | str) -> tuple[Tensor, Tensor]:
-    """Return samples `ids` as one step of training sees them: by `take`, or anew by draws that
-    `key` names where the data have a `redraw` (posteriors that are sampled, mirrored images)."""
+    """Return samples `ids` for one training step: from `take`, or redrawn with seed `key` (sampled
+    posteriors, mirrored images)."""
     redraw = getattr(samples, "redraw", None)
     return samples.take(ids) if redraw is None else redraw(ids, *key)
 
@@ -74,10 +74,10 @@ def redrawn(samples: Samples, ids: Tensor, *key: int | str) -> tuple[Tensor, Ten
 def open_data(spec: DataSpec, split: Split) -> Samples:
     """Return the samples of one split.
 
-    What turns latents into images is named by TREAD_LAB_AUTOENCODER; else `pixels` is a preview.
+    TREAD_LAB_AUTOENCODER names the decoder of latents; without it `pixels` is a preview.
 
     Raises:
-        UserError: the data are absent, damaged, or not what `spec` says.
+        UserError: missing or damaged data, or a mismatch with `spec`.
     """
     samples = lookup(OPENERS, spec.source, "data.source")(spec, split)
     channels, *sides = samples.shape
@@ -93,7 +93,7 @@ def both_parts(spec: DataSpec) -> tuple[Samples, Samples]:
 
 
 def image_shape(samples: Samples) -> tuple[int, int, int] | None:
-    """Return (C, H, W) of the images that `pixels` gives; `None` where only decoding tells."""
+    """Return (C, H, W) of the images of `pixels`; `None` if unknown before decoding."""
     shape: tuple[int, int, int] | None = getattr(samples, "image_shape", None)
     return shape
 
@@ -101,15 +101,14 @@ def image_shape(samples: Samples) -> tuple[int, int, int] | None:
 def content_digest(
     data: DataSpec, cache: Path | None = None, say: Callable[[str], None] = lambda line: None
 ) -> str | None:
-    """Return 16 hexadecimal digits of what a data set holds, whatever its path; `None` for the
-    embedded one, which belongs to the code.
+    """Return a content digest of a data set (16 hexadecimal digits), independent of its path;
+    `None` for the embedded set.
 
-    They cover the training and the held-out part, labels, captions and, where the spec normalises
-    by them, statistics.
+    Covers training and held-out samples, labels, captions and, if used, normalization statistics.
 
     Args:
-        cache: folder of a lab that keeps the digests of sets that had to be read.
-        say: hears of the reading of much data.
+        cache: folder of a lab with known digests.
+        say: called with a message before reading much data.
 
     Raises:
         UserError: the data cannot be read.
@@ -122,7 +121,7 @@ def content_digest(
     try:
         files = [*FILES[data.source](path)]
         if not files:
-            raise UserError(f"data.path: there are no data in {path}")
+            raise UserError(f"data.path: no data in {path}")
         if data.normalised:
             files.append(("statistics", statistics_file(str(path))))
         return digest_of(path, files, cache, say)
@@ -131,11 +130,11 @@ def content_digest(
 
 
 def check_content(data: DataSpec, cache: Path | None = None) -> None:
-    """Refuse data that are not those that the spec was planned with."""
+    """Refuse data that have changed since planning."""
     if data.digest is not None and (found := content_digest(data, cache)) != data.digest:
         raise UserError(
-            f"data: {data.path} holds other content ({found}) than the run was planned with"
-            f" ({data.digest}); put the data back, or plan again: other data are another run"
+            f"data: {data.path} must have the digest {data.digest} of the plan, got {found}. Try"
+            " restoring the data, or plan again (changed data make new runs)."
         )
 
 
@@ -199,14 +198,14 @@ OPENERS: Registry[Opener] = Registry(
 
 
 def open_store(source: str, path: Path, split: Split = "all") -> Store:
-    """Return latents of a source as they are stored; `all` leaves held-out arrays out.
+    """Return the stored latents of a source; `all` excludes held-out arrays.
 
     Raises:
-        UserError: the source stores no latents, or they are absent or damaged.
+        UserError: no latents, or missing or damaged ones.
     """
     return lookup(LAYOUTS, source, "--source")(DataSpec(source=source, path=str(path)), split)
 
 
 def _agree(name: str, said: int, stored: int) -> None:
     if said != stored:
-        raise UserError(f"data.{name}: {said} in the spec, but the data have {stored}")
+        raise UserError(f"data.{name}: must be {stored} as in the data, got {said}")

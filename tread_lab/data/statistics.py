@@ -37,12 +37,11 @@ class Statistics(NamedTuple):
 def channel_statistics(path: str, channels: int) -> Statistics:
     """Return the statistics in the folder of the data, or beside them if they are a file.
 
-    `statistics.json` holds lists `mean` and `deviation`; `latents_stats.pt` is LightningDiT's file,
+    `statistics.json` has lists `mean` and `deviation`; LightningDiT's `latents_stats.pt` has
     tensors `mean` and `std` of C values.
 
     Raises:
-        UserError: there are none, or they are not one finite mean and one positive deviation for
-            each of `channels`.
+        UserError: missing, or not one finite mean and one positive deviation per channel.
     """
     file = statistics_file(path)
     try:
@@ -90,8 +89,7 @@ def write_statistics(path: Path, statistics: Statistics) -> None:
     """Write `statistics.json`; equal statistics are equal bytes.
 
     Raises:
-        UserError: they would not be taken: a mean is not finite, or a deviation not positive. Or
-            the folder cannot be written.
+        UserError: a mean is not finite, a deviation not positive, or the folder is not writable.
     """
     if not statistics.usable:
         raise UserError(f"{path}: must get finite channels that vary. Try `tread-lab data verify`.")

@@ -28,11 +28,10 @@ MOST_HELDOUT = 10_000
 def split_ids(n: int, split: Split) -> NDArray[np.int64]:
     """The stored places of one split, ascending: 5% are held out, at most 10,000, at least 1.
 
-    They are spread evenly over the whole set, since stored sets are often sorted by class and a
-    tail would hold out whole classes. The rule knows `n` alone, so it is the same in every run.
+    They are evenly spaced, because data are often sorted by class. The split depends on `n` only.
 
     Raises:
-        UserError: there is nothing to split.
+        UserError: fewer than two samples.
     """
     if n < 2:
         raise UserError(f"data.path: must hold two or more samples to split, got {n}")
@@ -52,17 +51,17 @@ ContentFile = tuple[str, Path]  # a file that decides what data are, its name ""
 
 
 class Store:
-    """One split of a set of latents on disk; a layout derives from it, and opens and reads files.
+    """One split of latents on disk; base class of the layouts, which open and read files.
 
     Attributes:
         shape: (C, H, W) of one latent.
         labels: int64 [N].
-        posterior: what `read` gives behind the C channels of the mean: C more or nothing.
+        posterior: kind of the C channels after the mean, if any.
         flips: whether latents of mirrored images are stored, too.
-        own_heldout: whether held-out samples are stored apart; else `split_ids` chooses.
+        own_heldout: whether held-out samples are stored separately; else `split_ids` chooses.
 
     Raises:
-        UserError: a file is absent, damaged or holds something else; one line.
+        UserError: a missing or damaged file, or other content.
     """
 
     shape: tuple[int, int, int]
@@ -84,7 +83,7 @@ class Store:
 
     @staticmethod
     def files(path: Path) -> Iterable[ContentFile]:
-        """Return the files that decide what the data are, in a fixed order."""
+        """Return the files that determine the data, in a fixed order."""
         raise NotImplementedError
 
     def open(self, split: Split) -> tuple[NDArray[np.integer], tuple[int, ...]]:
@@ -94,14 +93,14 @@ class Store:
     def stored(
         self, places: NDArray[np.int64], mirrored: NDArray[np.bool_]
     ) -> NDArray[np.floating]:
-        """Return a new array with what is stored at places [B], mirrored where that says so."""
+        """Return a new array with the values stored at places [B], mirrored where requested."""
         raise NotImplementedError
 
     def read(
         self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
     ) -> NDArray[np.floating]:
         """Return a new array with the stored values [B, C or 2C, H, W] of samples `ids` of the
-        split; of the mirrored images where `mirrored` [B] says so."""
+        split, of mirrored images where `mirrored` [B] is true."""
         plain = np.zeros(len(ids), bool)
         return self.stored(self.places[ids], plain if mirrored is None else mirrored)
 
@@ -115,7 +114,7 @@ class Store:
 
 
 class OneFileEach(Store):
-    """A layout with an .npy of floats [C or 2C, H, W] for each sample, all of one shape."""
+    """A layout with one .npy file of floats [C or 2C, H, W] per sample."""
 
     alike: tuple[int, ...] | None = None
 
@@ -124,11 +123,11 @@ class OneFileEach(Store):
         raise NotImplementedError
 
     def name(self, place: int) -> str:
-        """Return what an error calls it."""
+        """Return the name of a file in errors."""
         raise NotImplementedError
 
     def latent(self, place: int) -> NDArray[np.floating]:
-        """Return what is stored at one place."""
+        """Return the stored values at one place."""
         try:
             latent: NDArray[np.floating] = read_npy(self.content(place))
         except (OSError, ValueError, EOFError) as error:
@@ -146,7 +145,7 @@ class OneFileEach(Store):
 
 
 def data_path(spec: DataSpec) -> Path:
-    """Return where the data of a spec lie."""
+    """Return the path of the data of a spec."""
     if spec.path is None:
         wanted = "must be the folder or file of the data, got none"
         raise UserError(f"data.path: {wanted}. Try data.path=FOLDER.")
@@ -154,7 +153,7 @@ def data_path(spec: DataSpec) -> Path:
 
 
 def wrong(file: Path | str, wanted: str, found: object) -> UserError:
-    """Return the error of a file that holds something else than it must."""
+    """Return the error of a file with unexpected content."""
     return UserError(f"data.path: {file}: must hold {wanted}, got {found}. Try making it anew.")
 
 
@@ -166,7 +165,7 @@ class ScaledLatents:
         flips: whether `redraw` gives latents of mirrored images, too.
 
     Raises:
-        UserError: a label is outside 0..classes-1, or the statistics are absent or wrong.
+        UserError: a label outside 0..classes-1, or missing or invalid statistics.
     """
 
     def __init__(
@@ -197,17 +196,17 @@ class ScaledLatents:
 
     @property
     def fingerprint(self) -> str:
-        """The digest of what `take` gives."""
+        """Digest of the samples of `take`."""
         return self._fingerprint()
 
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return samples [B, C, H, W] in model space and labels [B]: the mean where posteriors are
-        stored, and never mirrored."""
+        """Return samples [B, C, H, W] in model space and labels [B]; stored posteriors give the
+        mean, never mirrored."""
         return self.redraw(ids)
 
     def redraw(self, ids: Tensor, *key: int | str) -> tuple[Tensor, Tensor]:
-        """Return the same as one step sees it: the posterior sampled and images mirrored by draws
-        that `key` names, as far as the store has them and the spec asks for them."""
+        """Return the same with sampled posteriors and mirrored images, drawn with seed `key`, if
+        stored and requested by the spec."""
         C, mirrored = self.shape[0], None
         if key and self.flips:
             mirrored = (draws.uniform((len(ids),), *key, "flip") < 0.5).numpy()
@@ -240,8 +239,13 @@ class ScaledLatents:
         """Return uint8 images: decoded where there is an autoencoder, else `preview`."""
         return preview(x_BCHW) if self._decode is None else self._decode(self._to_decode(x_BCHW))
 
+    def compile_decoder(self) -> None:
+        """Let the autoencoder, where there is one, decode by compiled kernels."""
+        if self._decode is not None:
+            self._decode.compiled = True
+
     def decoded(self, x_BCHW: Tensor) -> Tensor | None:
-        """Return images before they are rounded, -1..1 if the decoder's range is right; `None`
+        """Return decoded values before rounding, in -1..1 if the decoder's range is correct; `None`
         without an autoencoder."""
         return None if self._decode is None else self._decode.signed(self._to_decode(x_BCHW))
 
@@ -254,7 +258,7 @@ class ScaledLatents:
 
     @property
     def image_shape(self) -> tuple[int, int, int] | None:
-        """(C, H, W) of the images that `pixels` gives; `None` where only decoding tells."""
+        """(C, H, W) of the images of `pixels`; `None` if unknown before decoding."""
         if self._decode is None or self._decode.enlarges is None:
             return None
         _, height, width = self.shape
@@ -271,7 +275,7 @@ def check_labels(labels_N: NDArray[np.int64], spec: DataSpec) -> None:
     lowest, highest = int(labels_N.min()), int(labels_N.max())
     if lowest < 0 or highest >= spec.classes:
         found = f"the labels in {spec.path} run from {lowest} to {highest}"
-        raise UserError(f"data.classes: {spec.classes} in the spec, but {found}")
+        raise UserError(f"data.classes: must fit the data, got {spec.classes}: {found}")
 
 
 def absent_labels(labels_N: NDArray[np.int64], classes: int) -> str:
@@ -282,7 +286,7 @@ def absent_labels(labels_N: NDArray[np.int64], classes: int) -> str:
 
 
 def preview(x_BCHW: Tensor) -> Tensor:
-    """Something to look at, not an image: the first three channels (or the only one) as colours.
+    """Preview of latents: the first three channels (or the only one) as colours.
 
     Each channel of each sample is stretched so that its mean +- 2.5 deviations fill 0..255.
     """

@@ -23,8 +23,8 @@ _LEAST = 1e-12  # of a probability, before its logarithm
 
 def respaced(n: int) -> list[int]:
     """Return t - 1 = 999 i / (n - 1), rounded: the steps of a chain that is n long (Nichol &
-    Dhariwal 2021, section 4). As in OpenAI's code the stride is added up in float64, which decides
-    ties; a chain of one step, which has no stride there, starts from pure noise.
+    Dhariwal 2021, section 4). As in OpenAI's code the stride is accumulated in float64, which
+    resolves ties; a chain of one step starts from pure noise.
     """
     if n == 1:
         return [DDPM_LEVELS - 1]
@@ -36,7 +36,7 @@ class DDPM(Process):
     """x_t = sqrt(abar_t) x0 + sqrt(1 - abar_t) eps, and the network predicts eps.
 
     The noise level is sigma_t = sqrt((1 - abar_t) / abar_t) and z = x_t / sqrt(abar_t) = x0 +
-    sigma_t eps, so that levels mean what they mean in EDM. The network sees x_t and t - 1, a number
+    sigma_t eps, so levels have the same meaning as in EDM. The network sees x_t and t - 1, a number
     in 0..999. A learned variance doubles its output: eps, then v (Nichol & Dhariwal 2021, eq. 15).
     """
 
@@ -77,8 +77,8 @@ class DDPM(Process):
     def loss_terms(
         self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
     ) -> LossTerms:
-        """(eps_theta - eps)^2, and with a learned variance the variational bound in bits, to which
-        eps_theta is a constant (L_hybrid of Nichol & Dhariwal with the weight of DiT's code, 1)."""
+        """(eps_theta - eps)^2, plus, with a learned variance, the variational bound in bits with
+        eps_theta detached (L_hybrid of Nichol & Dhariwal with weight 1, as in DiT's code)."""
         z_BCHW = self.noisy(x_BCHW, noise_BCHW, level_B)
         eps, v = self._parts(self.predict(network, z_BCHW, level_B), x_BCHW.shape[1])
         error_BCHW = (eps - noise_BCHW).square()
@@ -94,7 +94,8 @@ class DDPM(Process):
     def reverse(
         self, prediction_BCHW: Tensor, z_BCHW: Tensor, now: Tensor, then: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of p(z_then | z_now); without a learned variance it is beta."""
+        """Mean and deviation of p(z_then | z_now); without a learned variance, the variance is
+        beta."""
         eps, v = self._parts(prediction_BCHW, z_BCHW.shape[1])
         kept = (then / now) ** 2
         mean_BCHW = kept * z_BCHW + (1 - kept) * (z_BCHW - now * eps)
@@ -105,8 +106,8 @@ class DDPM(Process):
         return mean_BCHW, (log_variance / 2).exp()
 
     def grid(self, sampler: SamplerSpec) -> Tensor:
-        """For `ddpm` and `ddim` levels in even steps of t; for other solvers those of EDM's grid,
-        each the nearest of the 1,000 (Karras et al. 2022, appendix C.3). Then 0."""
+        """For `ddpm` and `ddim` levels in even steps of t; for other solvers the levels nearest to
+        EDM's grid (Karras et al. 2022, appendix C.3). Then 0."""
         if sampler.solver in RESPACED:
             steps = torch.tensor(respaced(sampler.steps)).flip(0)
         else:
@@ -136,7 +137,7 @@ class DDPM(Process):
 def log_variances(now: Tensor, then: Tensor) -> tuple[Tensor, Tensor]:
     """Return log betatilde and log beta of the step between two levels, as variances of z_then.
 
-    In x, whose scale is sqrt(abar_then), beta = 1 - abar_now / abar_then and betatilde = beta
+    In terms of x, scaled by sqrt(abar_then), beta = 1 - abar_now / abar_then and betatilde = beta
     (1 - abar_then) / (1 - abar_now).
     """
     step = now**2 - then**2

@@ -26,7 +26,7 @@ IMAGES_A_CALL = {"cpu": 64, "cuda": 256}
 
 
 def images_a_call(device_type: str) -> int:
-    """Return how many images a sampler draws at once on a type of device."""
+    """Return the default batch of a sampler on a device type."""
     return IMAGES_A_CALL.get(device_type, IMAGES_A_CALL["cpu"])
 
 
@@ -47,17 +47,17 @@ def generate(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield batches of (samples_BCHW fp32 in model space, labels_B), images `start` to `count`.
 
-    Solvers work in float64 as in EDM's code; the network sees fp32. Noise that a solver adds is of
-    the image's own seed and the step.
+    Solvers work in float64 as in EDM's code, the network in fp32. Noise added by a solver is seeded
+    by image and step.
 
     Args:
         networks: raw networks by the step of their checkpoint, `None` being the last; called as
             network(x, t, y, routing).
         shape: (C, H, W) of one sample.
         classes: number of classes; this number itself is the null class.
-        batch: images of one network call; `None` takes what suits the device.
+        batch: images per network call; `None` selects a default for the device.
         routes, tokens: routes of the branches that have a selection rate or no deep path, and N.
-        condition: what a network sees of labels, the null class included: text tokens of captions.
+        condition: maps labels, null class included, to the network's input, e.g. text tokens.
     """
     batch = batch or images_a_call(device.type)
     label = lookup(LABELS, sampler.labels, "sampler.labels")
@@ -91,10 +91,10 @@ def _sent(x: Tensor, device: torch.device) -> Tensor:
 
 
 class ImageRoutes:
-    """Routings of a batch of images at any rate, fresh at every noise level as in training.
+    """Routings of a batch of images at any rate, drawn anew at every noise level as in training.
 
-    Tokens are ranked by the image's own seed, alike in both branches of a sum, so that the weak one
-    routes a superset of the strong one's tokens.
+    Tokens are ranked by the image's seed, equally in both branches, so the weak branch routes a
+    superset of the strong branch's tokens.
     """
 
     def __init__(
@@ -164,13 +164,13 @@ class _Field:
 
 
 def place(levels: Tensor, level: float) -> int:
-    """Return the number of a level in its descending grid; between two, that of the lower one."""
+    """Return the index of a level in its descending grid; between two levels, of the lower one."""
     return int((levels > level).sum())
 
 
 def progress(index: int, steps: int) -> float:
-    """Return the share of the sampling that is done at level `index`: 0 at first, 1 at the start of
-    the last step, and at its end for a solver that looks there."""
+    """Return the sampling progress at level `index`: 0 at first, 1 at the start of the last step
+    (and at its end, for solvers that evaluate there)."""
     return min(index / max(steps - 1, 1), 1.0)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ Weights = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Term:
-    """One term of the sum as the spec has it, and its selection rate at this point."""
+    """One term of the sum in the spec, with its current selection rate."""
 
     weights: Weights
     branch: BranchSpec
@@ -35,7 +36,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Branch:
-    """One term of the sum, live: `network` at `labels_B` and `routing`, times its weights."""
+    """One evaluated term of the sum: `network` at `labels_B` and `routing`, times its weights."""
 
     weights: Weights
     network: Denoiser
@@ -46,11 +47,10 @@ class Branch:
 def acting(spec: GuidanceSpec, level: float, progress: float) -> list[Term]:
     """Return the terms of w D_strong + (1 - w) D_weak at one noise level.
 
-    Outside the interval the strong branch stands alone. On channels that are not guided its weight
-    is 1.
+    Outside the interval only the strong branch acts. On unguided channels its weight is 1.
 
     Args:
-        progress: share of the sampling that is done, 0 at pure noise and 1 at the last call.
+        progress: sampling progress, 0 at pure noise and 1 at the last call.
     """
     w = spec.weight
     inside = spec.interval is None or spec.interval[0] <= level <= spec.interval[1]
@@ -63,9 +63,9 @@ def acting(spec: GuidanceSpec, level: float, progress: float) -> list[Term]:
 
 
 def guided(process: Process, branches: Sequence[Branch], z_BCHW: Tensor, level: Tensor) -> Tensor:
-    """Return the weighted sum of what branches predict.
+    """Return the weighted sum of the branches' predictions.
 
-    Levels and weights are made on the device: a copy from the host would wait for it at each call.
+    Levels and weights are created on the device, because copies from the host would synchronize.
     """
     level_B = z_BCHW.new_full((len(z_BCHW),), float(level), dtype=level.dtype)
     outs = predictions(process, branches, z_BCHW, level_B)
@@ -116,11 +116,9 @@ def _together(
 
 def _joined(routes: Sequence[BatchRoute]) -> BatchRoute:
     """Return one route of several batches in a row; which tensors it has is the same for all."""
-    first = vars(routes[0])
-    names = [name for name, x in first.items() if isinstance(x, Tensor)]
-    return replace(
-        routes[0], **{name: torch.cat([vars(route)[name] for route in routes]) for name in names}
-    )
+    names = [name for name, x in vars(routes[0]).items() if isinstance(x, Tensor)]
+    joined: dict[str, Any] = {n: torch.cat([vars(route)[n] for route in routes]) for n in names}
+    return replace(routes[0], **joined)
 
 
 def _shapes(routing: Routing | None) -> tuple[object, ...]:

@@ -18,12 +18,12 @@ Network = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class LossTerms:
-    """What one forward pass says about a batch, element by element: all a loss can be made of.
+    """Elementwise results of one forward pass on a batch, the input of losses.
 
     Attributes:
         clean_BCHW, noisy_BCHW: x0 and z.
         denoised_BCHW: the estimate of x0.
-        error_BCHW: the squared error that the process trains, without its weight.
+        error_BCHW: the process's squared error, unweighted.
         weight_B: the weight of each sample's noise level.
         velocity_BCHW: v of a flow.
     """
@@ -50,13 +50,13 @@ class Process(Protocol):
     def loss_terms(
         self, network: Network, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor
     ) -> LossTerms:
-        """Return what a forward pass on samples brought to their levels says about them."""
+        """Return the loss terms of a forward pass on samples at their noise levels."""
         ...
 
     def predict(self, network: Network, z_BCHW: Tensor, level_B: Tensor) -> Tensor:
         """Return the quantity that guidance combines, at the noisy samples z.
 
-        Channels after the C of a sample are those of a learned variance; guidance leaves them.
+        Further channels after the C of a sample are a learned variance, unaffected by guidance.
         """
         ...
 
@@ -65,7 +65,7 @@ class Process(Protocol):
         ...
 
     def noisy(self, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
-        """Return clean samples brought to their noise levels: by default x + sigma n."""
+        """Return noisy samples at their levels: by default x + sigma n."""
         return x_BCHW + level_B[:, None, None, None].to(x_BCHW.dtype) * noise_BCHW
 
     def prior(self, noise_BCHW: Tensor, level: Tensor) -> Tensor:
@@ -79,6 +79,6 @@ class Process(Protocol):
     def reverse(
         self, prediction_BCHW: Tensor, z_BCHW: Tensor, now: Tensor, then: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return mean and deviation of z at the level `then` below, after a random step; the
-        deviation is 0 onto 0. Solvers of random steps are those of a process that has them."""
+        """Return mean and deviation of z after a random step to the lower level `then`; the
+        deviation is 0 at level 0."""
         raise AssertionError(type(self))

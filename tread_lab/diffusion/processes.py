@@ -19,6 +19,6 @@ def build_process(spec: ProcessSpec) -> Process:
     """Return the process of a spec.
 
     Raises:
-        UserError: no table holds its kind.
+        UserError: unknown kind.
     """
     return lookup(PROCESSES, spec.kind, "process")(spec)

@@ -19,7 +19,7 @@ Velocity = Callable[[Tensor, Tensor], Tensor]
 
 
 class Field(Protocol):
-    """What a solver follows: the velocity of the ODE, or the random steps of the process."""
+    """Input of a solver: the velocity of the ODE, or the random steps of the process."""
 
     def __call__(self, z_BCHW: Tensor, level: Tensor) -> Tensor:
         """dz/dlevel."""
@@ -30,7 +30,7 @@ class Field(Protocol):
         ...
 
     def noise(self, step: int) -> Tensor:
-        """Standard normal numbers of the shape of z, of each image's own seed."""
+        """Standard normal numbers like z, seeded per image."""
         ...
 
 
@@ -43,18 +43,18 @@ def _steps(levels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def euler(velocity: Velocity, z_BCHW: Tensor, levels: Tensor) -> Tensor:
-    """z at the last level; first order, one call a step."""
+    """z at the last level; first order, one call per step."""
     for now, then in _steps(levels):
         z_BCHW = z_BCHW + (then - now) * velocity(z_BCHW, now)
     return z_BCHW
 
 
 def heun(velocity: Velocity, z_BCHW: Tensor, levels: Tensor, *, onto_0: bool = False) -> Tensor:
-    """z at the last level; second order, two calls a step but one for a step onto level 0, where
-    the ODE is singular (Karras et al. 2022, algorithm 1).
+    """z at the last level; second order, two calls per step, one for a step to level 0, where the
+    ODE is singular (Karras et al. 2022, algorithm 1).
 
     Args:
-        onto_0: that step takes two as well: of a flow, whose ODE is regular there.
+        onto_0: two calls for the step to 0 as well, for flows, whose ODE is regular there.
     """
     for now, then in _steps(levels):
         d = velocity(z_BCHW, now)
@@ -66,7 +66,7 @@ def heun(velocity: Velocity, z_BCHW: Tensor, levels: Tensor, *, onto_0: bool = F
 
 
 def random_steps(field: Field, z_BCHW: Tensor, levels: Tensor) -> Tensor:
-    """z at the last level; one call a step, and the last step is its mean: ancestral sampling (Ho
+    """z at the last level; one call per step, the last step without noise: ancestral sampling (Ho
     et al. 2020, algorithm 2), or Euler-Maruyama."""
     for step, (now, then) in enumerate(pairwise(levels)):
         mean_BCHW, deviation = field.reverse(z_BCHW, now, then)

@@ -25,32 +25,30 @@ SPEC, CARD = "spec.yaml", "README.md"
 
 
 def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str, int]:
-    """Write the EMA weights of a run and what belongs to them into a new folder.
+    """Write the EMA weights of a run with metadata into a new folder.
 
-    `model.safetensors` has the names of the network, for DiT those of its public code; its header
-    holds the step. `spec.yaml` is the run's spec without folders of this machine,
-    `config.json` the network and the digests of frozen encoders, `evaluation_defaults.json` the
-    sampler and reference of its experiment, `README.md` a model card in the layout of the Hugging
-    Face hub.
+    `model.safetensors` uses the network's tensor names, for DiT those of its public code; its
+    header has the step. `spec.yaml` is the run's spec without local paths, `config.json` the
+    network and the digests of frozen encoders, `evaluation_defaults.json` the sampler and reference
+    of its experiment, `README.md` a model card in the layout of the Hugging Face hub.
 
     Args:
-        step: of a checkpoint that is kept; `None` is the last one.
+        step: step of a kept checkpoint; `None` is the last.
 
     Returns:
         The bytes of each file by name.
 
     Raises:
-        UserError: the folder holds something else, or the run has no such checkpoint, or one that
-            is not finite.
+        UserError: the folder is not empty, or no such checkpoint, or non-finite weights.
     """
     names = (EXPORTED, SPEC, CARD, CONFIG, DEFAULTS)
     if out.exists() and (not out.is_dir() or {p.name for p in out.iterdir()} - set(names)):
-        raise UserError(f"{out} holds something else; name a new folder")
+        raise UserError(f"{out} is not empty; name a new folder")
     model = trained(folder, torch.device("cpu"), step=step)
     spec = without_folders(model.spec)
     tensors = {name: t.contiguous() for name, t in model.network.state_dict().items()}
     if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
-        raise UserError(f"--step: must be one whose weights are finite, got {model.step}")
+        raise UserError(f"--step: must have finite weights, got {model.step}")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -74,20 +72,21 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
 
 
 def load_exported(path: str | Path, device: torch.device | str = "cpu") -> Trained:
-    """Return the network of an exported folder in evaluation mode, and what belongs to it.
+    """Return the network of an exported folder in evaluation mode, with its metadata.
 
     Raises:
         UserError: no such folder, or its weights do not fit its spec.
     """
     folder = RunFolder(Path(path))
     if not folder.exported:
-        raise UserError(f"{path} holds no {EXPORTED} with {SPEC}; `tread-lab export RUN OUT`")
+        raise UserError(
+            f"{path} must contain {EXPORTED} and {SPEC}; write them with `tread-lab export RUN OUT`"
+        )
     return trained(folder, torch.device(device))
 
 
 def without_folders(spec: RunSpec) -> RunSpec:
-    """Return the spec without the folders of data, encoders and starting weights; its signature is
-    the same."""
+    """Return the spec without paths of data, encoders and starting weights; the signature stays."""
     start = spec.init_from
     if start is not None and start.file is not None:
         start = replace(start, file=Path(start.file).name)
@@ -102,8 +101,8 @@ def model_card(folder: RunFolder, spec: RunSpec, *, step: int) -> str:
 
     Args:
         folder: the record of the run, with its evaluations.
-        spec: the run as the card shows it.
-        step: of the weights; only measurements of this step are shown.
+        spec: spec of the run.
+        step: step of the weights; only its evaluations are shown.
     """
     front = {
         "library_name": "tread-lab",
@@ -123,16 +122,12 @@ def model_card(folder: RunFolder, spec: RunSpec, *, step: int) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-_LOADING = """## How to load it
-
-```python
-from tread_lab.evaluate.export import load_exported
-
-model = load_exported("FOLDER")  # model.network(x, t, y), model.spec, model.process
-```
-
-`tread-lab evaluate FOLDER fd@1k` measures it. A DiT has the tensor names of DiT's public code.
-Say here under which licence you give these weights."""
+_LOADING = (
+    "## How to load it\n\n```python\nfrom tread_lab.evaluate.export import load_exported\n\nmodel ="
+    ' load_exported("FOLDER")  # model.network(x, t, y), model.spec, model.process\n```'
+    "\n\n`tread-lab evaluate FOLDER fd@1k` evaluates it. Tensor names of a DiT equal those of its"
+    " public code.\nAdd the licence of these weights here."
+)
 
 
 def _measured(folder: RunFolder, spec: RunSpec, step: int) -> str:

@@ -36,8 +36,8 @@ class Space:
     """A feature space.
 
     Attributes:
-        weights: gives the file of its weights, or raises a UserError.
-        open: makes it of that file on a device.
+        weights: returns the file of its weights, or raises a UserError.
+        open: loads the file on a device.
     """
 
     weights: Callable[[], Path]
@@ -45,10 +45,10 @@ class Space:
 
 
 class Extractor(nn.Module):
-    """Four 3x3 convolutions and a mean over places; the logits exist to train it.
+    """Four 3x3 convolutions and a mean over places, trained as a classifier.
 
-    A Frechet distance in its features is comparable only within its own data set, weights and
-    number of samples, which is why the metric's name carries them, and it is never called FID.
+    Frechet distances in its features are comparable only for equal data set, weights and number of
+    samples, which are part of the metric's name. They are never called FID.
     """
 
     def __init__(self, *, channels: int = 1, classes: int = 10) -> None:
@@ -73,7 +73,7 @@ class Extractor(nn.Module):
 
 
 def weights_path(name: str = OWN) -> Path:
-    """Return where the weights of the shipped extractor `name` lie."""
+    """Return the path of the weights of the shipped extractor `name`."""
     return Path(str(files("tread_lab.evaluate") / "assets" / f"{name}.safetensors"))
 
 
@@ -104,7 +104,7 @@ SPACES: Mapping[str, Space] = {
 class Extraction:
     """The features of images in one space: one batch at a time, on one device.
 
-    Its products must be exact in fp32: the published numbers know no TF32.
+    Products are exact in fp32, as for published numbers.
 
     Args:
         extractor: the name of the space in `SPACES`.
@@ -113,7 +113,7 @@ class Extraction:
         made_by: digest of the extractor's weights.
 
     Raises:
-        UserError: weights that are absent or not the published ones.
+        UserError: missing weights, or not the published ones.
     """
 
     def __init__(self, extractor: str, *, device: torch.device) -> None:
@@ -141,11 +141,10 @@ def described(
 
     Args:
         shape: (C, H, W) of the images.
-        cache: folder that keeps the features, under a name that holds the reference's own, the
-            extractor's weights and the arithmetic; then no reference is decoded again.
+        cache: folder of cached features, keyed by reference, extractor weights and arithmetic.
 
     Raises:
-        UserError: the images are of another shape, or the cache cannot be written.
+        UserError: images of another shape, or an unwritable cache.
     """
     if not layers:
         return {}
@@ -156,8 +155,8 @@ def described(
     for images_BCHW in reference.batches():
         if (real := tuple(images_BCHW.shape[1:])) != shape:
             raise UserError(
-                f"metrics: generated and reference images must be of one shape, got {list(shape)}"
-                f" and {list(real)}"
+                "metrics: generated and reference images must have the same shape, got "
+                f"{list(shape)} and {list(real)}"
             )
         found = extraction(images_BCHW)
         parts.append({layer: found[layer].cpu() for layer in layers})

@@ -35,7 +35,7 @@ MOST_NEIGHBOURS = 10_000  # references that precision and recall look at, as the
 
 
 class Keeper(Protocol):
-    """What is kept of the features of one layer: sums, of a size that does not grow."""
+    """Running sums of the features of one layer, of constant size."""
 
     def add(self, x_BD: Tensor) -> None: ...
 
@@ -49,23 +49,23 @@ KEEPERS: Mapping[str, Callable[[], Keeper]] = {
 
 
 class Scorer:
-    """The metrics of one feature space of generated images that come batch by batch.
+    """Metrics of one feature space for batches of generated images.
 
-    Every image goes through the extractor once, whatever the number of metrics. Features are kept
-    (fp32, 8 KB an image of Inception's) for metrics of neighbours or subsets, and for the standard
-    error of a Frechet distance, which needs more than `IMAGES_A_FEATURE` images for each of D.
+    Each image passes the extractor once. Features are kept (fp32, 8 KB per image for Inception) for
+    metrics of neighbours or subsets, and for the standard error of a Frechet distance, which
+    requires more than `IMAGES_A_FEATURE` images per feature.
 
     Args:
         metrics: of one extractor (`by_extractor`).
         extractor: the name of their feature space.
-        reference: is described at once, as far as the metrics need it and no cache has it.
+        reference: described immediately, unless cached.
         shape: (C, H, W) of the images.
-        count: how many images there will be before their scores are asked for.
+        count: number of images to come.
         cache: see `described`.
 
     Raises:
-        UserError: weights that are absent or not the published ones; images of the reference are of
-            another shape, or the cache cannot be written.
+        UserError: missing or wrong weights, reference images of another shape, or an unwritable
+            cache.
     """
 
     def __init__(
@@ -117,11 +117,11 @@ class Scorer:
         return self._count > IMAGES_A_FEATURE * x_BD.shape[1]
 
     def scores(self) -> tuple[dict[str, float], dict[str, Tensor]]:
-        """Return the metrics by the names they are recorded under, and influences [N] of images on
-        those that are Frechet distances of enough images; then forget these images.
+        """Return the metrics by recorded name, and the influences [N] of images on Frechet
+        distances of enough images; then reset.
 
         Raises:
-            NotFinite: one is no finite number, which neither JSON nor a table can hold.
+            NotFinite: a metric is not finite.
         """
         features = {layer: torch.cat(parts) for layer, parts in self._features.items() if parts}
         device, extractor = self.extraction.device, self.extraction.extractor
@@ -143,20 +143,20 @@ class Scorer:
 
 
 def evenly(rows: Tensor, most: int) -> Tensor:
-    """Return at most `most` rows, spread evenly over all (which may be sorted by class)."""
+    """Return at most `most` rows, evenly spaced, because rows may be sorted by class."""
     count = min(len(rows), most)
     return rows[torch.arange(count) * len(rows) // count]
 
 
 class Compared:
-    """What is known of generated images and of references; what two metrics share is computed once.
+    """Statistics of generated and reference images; shared values are computed once.
 
     Attributes:
-        generated: features [N, D] by layer, on the CPU, where they are kept.
+        generated: kept features [N, D] by layer, on the CPU.
         reference: features [M, D] of the references by layer.
-        given: moments of the references by layer that a file has.
+        given: reference moments by layer from a file.
         device: where distances are computed.
-        distances: Frechet distance and its gradient by layer, as far as they were asked for.
+        distances: computed Frechet distances and their gradients, by layer.
     """
 
     def __init__(

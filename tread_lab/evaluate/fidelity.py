@@ -28,20 +28,20 @@ LAYERS = {"pool": "2048", "logits": "logits_unbiased"}
 
 
 def inception_weights() -> Path:
-    """Return the weights at TREAD_LAB_INCEPTION; nothing else is ever unpickled.
+    """Return the weights at TREAD_LAB_INCEPTION, the only file that is ever unpickled.
 
     Raises:
-        UserError: there are none, or the file is not the published one.
+        UserError: missing, or not the published file.
     """
     name = os.environ.get(VARIABLE)
     if not name:
         raise UserError(
-            f"metrics: Inception features need {FILE} (torch-fidelity's releases call it"
-            f" weights-{FILE.removeprefix('pt_')}); give its path in {VARIABLE}"
+            f"metrics: Inception features require {FILE} (in torch-fidelity's releases: weights-"
+            f"{FILE.removeprefix('pt_')}). Set {VARIABLE} to its path."
         )
     path = Path(name).expanduser()
     if not path.is_file():
-        raise UserError(f"metrics: no Inception weights at {path}; {VARIABLE} must name {FILE}")
+        raise UserError(f"{VARIABLE}: must be the path of {FILE}, got {path}")
     if sha256(path) != SHA256:
         raise UserError(f"metrics: {path} is not the published {FILE}: its SHA-256 differs")
     return path
@@ -50,11 +50,10 @@ def inception_weights() -> Path:
 def inception_features(path: Path, device: torch.device) -> Callable[[Tensor], dict[str, Tensor]]:
     """Return Inception-2015: uint8 images [B, 1 or 3, H, W] -> features [B, D] by layer.
 
-    `pool` is TensorFlow's pool_3, `logits` lack their bias as in ADM's evaluator. `spatial` is what
-    it calls mixed_6/conv:0 [..., :7], the first channels of the 1x1 branch of the seventh mixed
-    block, after its activation: `Mixed_6d.branch1x1` here (mixed, mixed_1, mixed_2 are Mixed_5b to
-    5d, mixed_3 to mixed_7 are Mixed_6a to 6e, as the conversion of the weights has them). Its
-    features are in TensorFlow's order: row, column, channel.
+    `pool` is TensorFlow's pool_3; `logits` are without bias, as in ADM's evaluator. `spatial` is
+    its mixed_6/conv:0 [..., :7]: the first channels of the 1x1 branch of the seventh mixed block,
+    after the activation, here `Mixed_6d.branch1x1` (mixed to mixed_2 are Mixed_5b to 5d, mixed_3 to
+    mixed_7 are Mixed_6a to 6e). Features are in TensorFlow's order: row, column, channel.
     """
     from torch_fidelity.utils import create_feature_extractor
 

@@ -20,8 +20,8 @@ _DISTANCES = 1 << 24  # of one block: 128 MB
 class RunningMoments:
     """The mean and the centred sum of products of all features so far, on their device.
 
-    A batch is centred by its own mean and joined by the update of Chan, Golub and LeVeque (1983),
-    so that no difference of large sums is taken:
+    Each batch is centred and merged by the update of Chan, Golub and LeVeque (1983), which avoids
+    differences of large sums:
 
         delta = mean_B - mean,  mean += delta B / (N + B),  M2 += M2_B + delta delta' N B / (N + B)
     """
@@ -30,7 +30,7 @@ class RunningMoments:
         self.count, self.mean_D, self.products_DD = 0, torch.zeros(()), torch.zeros(())
 
     def add(self, x_BD: Tensor) -> None:
-        """Take features of any float type; they are summed in float64."""
+        """Add features of any float type, summed in float64."""
         x_BD = x_BD.double()
         mean_D, count = x_BD.mean(dim=0), len(x_BD)
         centred_BD = x_BD - mean_D
@@ -72,10 +72,10 @@ def frechet_distance(reference: Moments, own: Moments) -> tuple[float, Tensor]:
 def frechet_influences(
     reference: Moments, own: Moments, gradient_DD: Tensor, x_ND: Tensor
 ) -> Tensor:
-    """Return the influence [N] of each image on the Frechet distance, of mean 0 up to 1/N.
+    """Return the influence [N] of each image on the Frechet distance, with mean 0 up to 1/N.
 
-    Their standard deviation over the root of N is the infinitesimal jackknife's standard error of
-    the distance as images are drawn anew, the reference being what it is (Efron 1982, chapter 6):
+    Their standard deviation over sqrt(N) is the infinitesimal jackknife's standard error of the
+    distance over new images, with a fixed reference (Efron 1982, chapter 6):
     2 d (x - mu) + (x - mu)' G (x - mu) - tr(G S) for the gradient G and d = mu - mu'.
     """
     (other_mean_D, _), (mean_D, covariance_DD) = reference, own
@@ -92,12 +92,12 @@ def _symmetric(x_DD: Tensor) -> Tensor:
 
 
 class SplitSums:
-    """The mean over splits of exp(E_x KL(p(y|x) || p(y))) of logits that come batch by batch.
+    """Mean over splits of exp(E_x KL(p(y|x) || p(y))), from batches of logits.
 
     As in ADM's evaluator (openai/guided-diffusion) the splits are 5,000 images each in the order of
     the file, a last shorter one counts like the others, and logits have no bias. torch-fidelity
-    shuffles and cuts N images into ten parts instead, which gives less: 188.8 where this gives
-    253.4 for one set of 10,000. The log of a split's score is the mean of sum_k p log p over its
+    shuffles and splits N images into ten parts, which gives lower scores: 188.8 instead of 253.4
+    for one set of 10,000. The log of a split's score is the mean of sum_k p log p over its
     images less sum_k m log m, where m is the mean of p: sums of each split are enough, in float64.
     """
 
@@ -106,7 +106,7 @@ class SplitSums:
         self._count, self._p_K, self._negentropy = 0, torch.zeros(()), torch.zeros(())
 
     def add(self, logits_BK: Tensor) -> None:
-        """Take the logits of the next images, in the order of their file."""
+        """Add the logits of the next images, in file order."""
         while len(logits_BK):
             room = SPLIT - self._count
             part_BK, logits_BK = logits_BK[:room], logits_BK[room:]
@@ -130,7 +130,7 @@ class SplitSums:
 
     @property
     def score(self) -> float:
-        """The mean over splits; a last shorter one counts like the others."""
+        """The mean over splits; a shorter last split counts like the others."""
         return sum(self.scores) / len(self.scores)
 
 
@@ -140,7 +140,7 @@ def precision_recall(samples_ND: Tensor, references_MD: Tensor) -> tuple[float, 
     Precision is the share of samples inside the ball of any reference, recall the share of
     references inside the ball of any sample. A ball reaches to entry 3 of the sorted distances to
     its own set, of which entry 0 is the distance to itself. ADM's evaluator multiplies in fp16,
-    which moves images at the rim of a ball; here the distances are float64.
+    which changes images near the boundary of a ball; here distances are float64.
     """
     samples_ND, references_MD = samples_ND.double(), references_MD.double()
     radius_N, radius_M = _radii(samples_ND), _radii(references_MD)

@@ -20,8 +20,8 @@ from tread_lab.train.joining import files_read
 
 
 def check_samplers(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
-    """Refuse solvers of another process, guidance by what was never trained, guidance that never
-    acts, and an EMA of which no snapshots are kept."""
+    """Refuse solvers of another process, guidance by untrained inputs, guidance without effect, and
+    EMA lengths without snapshots."""
     for run, spec in asked:
         check_ema(run, spec)
         if isinstance(spec, SamplesSpec):
@@ -35,16 +35,15 @@ def check_measurable(
     to_train: Sequence[RunSpec] = (),
     opened: Mapping[DataSpec, tuple[Samples | None, Samples]] | None = None,
 ) -> None:
-    """Refuse, once for each distinct requirement, what cannot be measured here.
+    """Refuse evaluations that are impossible here, one error per requirement.
 
     Args:
-        to_train: runs that will be trained here first.
-        opened: training and held-out samples of all runs, where they are open already.
+        to_train: runs to be trained here first.
+        opened: open training and held-out samples of all runs, if any.
 
     Raises:
-        UserError: no decoder, weights that are absent or not the published, a
-            reference that is absent or wrong, more held-out samples than there are, held-out
-            samples that are no images when they are decoded, an encoder that is not here.
+        UserError: a missing decoder, encoder, weights or reference, too few held-out samples, or
+            held-out samples that do not decode to images.
     """
     asked = [*asked]
     runs = [*to_train, *(run for run, _ in asked)]
@@ -73,13 +72,13 @@ def check_requirements(spec: SamplesSpec, source: str, heldout: Samples) -> None
         heldout: its held-out samples.
 
     Raises:
-        UserError: an unknown metric, no decoder, weights that are absent or not the published
-            ones, a reference that is absent, wrong, of another shape, or too small.
+        UserError: an unknown metric, a missing decoder, missing or wrong weights, or a reference
+            that is missing, wrong, too small or of another shape.
     """
     if heldout.preview and spec.metrics:
         raise UserError(
-            f"metrics: {spec.metrics[0]} needs images, and these latents have no decoder; name the"
-            " SD autoencoder's folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
+            f"metrics: {spec.metrics[0]} requires images, but these latents have no decoder. Set"
+            " TREAD_LAB_AUTOENCODER to the SD autoencoder's folder, or remove the metric."
         )
     for metric in spec.metrics:
         extractor = extractor_for(metric, source)
@@ -88,14 +87,13 @@ def check_requirements(spec: SamplesSpec, source: str, heldout: Samples) -> None
             continue
         if extractor in OWN_FEATURES.values() and spec.reference is not None:
             raise UserError(
-                f"reference: {metric} is in features of {source}'s own images, and compares with"
-                f" those alone; leave the reference out of it: `reference: heldout`"
+                f"reference: must be heldout for {metric}, whose features are made for {source}"
             )
         if spec.reference is None and len(heldout) < METRICS[metric].fewest_real:
             raise UserError(
-                f"metrics: {metric} compares with at least {METRICS[metric].fewest_real} images,"
-                f" and the data hold out {len(heldout)}; name a file of statistics (reference), or"
-                " leave the metric out"
+                f"metrics: {metric} requires at least {METRICS[metric].fewest_real} reference"
+                f" images, got {len(heldout)} held-out ones. Set `reference` to a file of"
+                " statistics, or remove the metric."
             )
     if spec.reference is not None:
         against, shape = open_reference(spec.reference, spec.metrics), image_shape(heldout)

@@ -35,7 +35,7 @@ from tread_lab.records.run_folder import EXPORTED, INFLUENCES, EvaluationFolder,
 from tread_lab.records.run_state import RunState
 from tread_lab.train.assemble import Trained, trained
 from tread_lab.train.joining import condition_of, systems_of
-from tread_lab.train.precision import matrix_products
+from tread_lab.train.precision import EAGER, arithmetic, matrix_products
 from tread_lab.train.provenance import named, plugins_of
 from tread_lab.train.ranks import Ranks
 
@@ -51,21 +51,21 @@ def measuring(
     cache: Path | None = None,
     ranks: Ranks | None = None,
 ) -> Measuring[Metrics]:
-    """Return metrics of a run's EMA weights; they are read from the record if it is whole.
+    """Return metrics of a run's EMA weights, from the record if it is complete.
 
-    Closed between two batches it keeps the images that it has drawn, and goes on from them.
+    A generator closed between two batches keeps its images and resumes from them.
 
-    The weights are those of `spec.step`, or the last ones. Images, noises and levels are the same
-    at each step.
+    Uses the weights of `spec.step`, or the last ones. Images, noise and levels are equal at each
+    step.
 
     Args:
         cache: folder for statistics of reference data.
-        ranks: the processes that draw images together; this one, rank 0, does all else.
+        ranks: the processes that draw images together; rank 0 does everything else.
 
     Raises:
         UserError: no checkpoint, or a metric's weights or reference are missing.
-        NotFinite: what the network gives is not finite, as the record of a run that has ended says.
-        Exploded: its held-out loss exceeds that of predicting zero; the run is diverged.
+        NotFinite: the network's output is not finite.
+        Exploded: the held-out loss exceeds that of predicting zero; the run is diverged.
     """
     if (record := record_of(folder, spec)) is not None:
         if "problem" in record:
@@ -97,9 +97,9 @@ def _end(place: EvaluationFolder, spec: EvaluationSpec, metrics: Metrics, **fact
 
 
 def record_of(folder: RunFolder, spec: EvaluationSpec) -> Mapping[str, Any] | None:
-    """Return the record of an evaluation, `None` where it is still to be measured.
+    """Return the record of an evaluation, or `None` if it is still open.
 
-    The name of a run decides its weights; a folder of exported weights may have got others since.
+    A run's name determines its weights; exported weights are checked by digest.
     """
     record = folder.evaluation(spec).read()
     if record is None or not folder.exported or "weights" not in record:
@@ -110,16 +110,17 @@ def record_of(folder: RunFolder, spec: EvaluationSpec) -> Mapping[str, Any] | No
 def open_evaluations(
     asked: Iterable[tuple[RunFolder, Iterable[EvaluationSpec]]],
 ) -> Iterator[tuple[RunSpec, EvaluationSpec]]:
-    """Yield what is still to be measured; a run whose spec is lost fails when its turn comes."""
+    """Yield open evaluations; a run with a lost spec fails later."""
     for folder, specs in asked:
         if (run := folder.readable_spec()) is not None:
             yield from ((run, spec) for spec in specs if record_of(folder, spec) is None)
 
 
 def measured_with(run: RunSpec, spec: EvaluationSpec, device: torch.device) -> dict[str, str]:
-    """Return name -> digest of everything that decides an evaluation and is in no spec.
+    """Return name -> digest of everything outside the specs that determines an evaluation.
 
-    The arithmetic of the decoder is the device's, where latents become images.
+    Includes the device's arithmetic of the decoder, if latents are decoded, which is compiled with
+    the blocks.
 
     Raises:
         UserError: data, weights or a reference cannot be read.
@@ -132,7 +133,8 @@ def measured_with(run: RunSpec, spec: EvaluationSpec, device: torch.device) -> d
         return found
     found[f"decoder of {data}"] = heldout.decoder
     if spec.metrics and run.data.holds.latents:
-        found[f"decoding of {data}"] = DECODING.get(device.type, "fp32")
+        products, made_by = DECODING.get(device.type, "fp32"), arithmetic(run, device.type)
+        found[f"decoding of {data}"] = products if made_by == EAGER else f"{products}, {made_by}"
     for extractor in by_extractor(spec.metrics, run.data.source):
         found[f"weights {extractor}"] = sha256(SPACES[extractor].weights())
     if spec.metrics and spec.reference is not None:

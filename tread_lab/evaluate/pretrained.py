@@ -32,46 +32,46 @@ OFFSET = 0.1  # which DINOv2's own code adds to the side before it resamples its
 def check_package(package: str, field: str) -> None:
     """Refuse a frozen network whose package is not installed."""
     if importlib.util.find_spec(package) is None:
-        raise UserError(f"{field}: needs the package {package}: `pip install {package}`")
+        raise UserError(f"{field}: requires the package {package}: `pip install {package}`")
 
 
 def network_config(folder: Path, field: str, package: str, **expected: object) -> dict[str, Any]:
-    """Return what the config.json of a frozen network says, without loading the network.
+    """Return the config.json of a frozen network, without loading the network.
 
     Args:
-        field: of the run or evaluation that wants it, or a variable, which an error names.
-        package: what loads it.
-        expected: values of its config, or of that of its text half.
+        field: the requesting field or variable, for errors.
+        package: package that loads it.
+        expected: required values of its config, or of its text config.
 
     Raises:
-        UserError: the package is absent, or the folder holds no such network with weights.
+        UserError: a missing package, network or weights.
     """
     check_package(package, field)
     try:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text())
         stated = {**config, **config.get("text_config", {})}
     except (OSError, ValueError, AttributeError, TypeError):
-        raise UserError(f"{field}: {folder} holds no readable config.json") from None
+        raise UserError(f"{field}: {folder} must contain a readable config.json") from None
     for name, value in expected.items():
         if stated.get(name) != value:
             found = f"{name} {stated.get(name)}, and {value} is expected"
             raise UserError(f"{field}: {folder} has {found}")
     if not any(folder.glob("*.safetensors")):
-        raise UserError(f"{field}: {folder} holds no weights (*.safetensors)")
+        raise UserError(f"{field}: {folder} must contain weights (*.safetensors)")
     return config
 
 
 def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) -> Any:
-    """Return what the class `kind` of transformers makes of a folder or, of a text, of a hub id.
+    """Return the model of the transformers class `kind` from a folder or hub ID.
 
-    A network is in fp32 and holds the weights of its file, all of them: transformers by itself
-    computes in the file's type, and draws at random what a file lacks.
+    The network is in fp32 and complete; by default transformers uses the file's type and
+    initializes missing weights at random.
 
     Args:
-        field: of the run or evaluation that wants it, which an error names.
+        field: the requesting field, for errors.
 
     Raises:
-        UserError: it cannot be loaded, or weights are missing.
+        UserError: not loadable, or missing weights.
     """
     import transformers
 
@@ -102,21 +102,21 @@ def weights_digest(folder: Path) -> str:
 def dinov2_weights() -> Path:
     """Return the file of weights in the folder TREAD_LAB_DINOV2 of a DINOv2 ViT-L/14.
 
-    No digest is published for this format: the file's SHA-256 is part of every record instead.
+    No digest is published for this format; the file's SHA-256 is part of every record.
 
     Raises:
-        UserError: transformers or the folder is absent, or the folder holds another network.
+        UserError: transformers or the folder is missing, or another network.
     """
     where = os.environ.get(VARIABLE)
     if not where:
         raise UserError(
-            "metrics: fd_dinov2 needs facebook/dinov2-large of the Hugging Face hub; give its"
-            f" folder in {VARIABLE}"
+            "metrics: fd_dinov2 requires facebook/dinov2-large of the Hugging Face hub. Set "
+            f"{VARIABLE} to its folder."
         )
     folder = Path(where).expanduser()
     network_config(folder, f"metrics: {VARIABLE}", "transformers", **SHAPE)
     if not (folder / WEIGHTS).is_file():
-        raise UserError(f"metrics: {VARIABLE}: {folder} holds no {WEIGHTS}")
+        raise UserError(f"metrics: {VARIABLE}: {folder} must contain {WEIGHTS}")
     return folder / WEIGHTS
 
 
@@ -143,7 +143,7 @@ def dinov2_features(weights: Path, device: torch.device) -> Callable[[Tensor], d
 
 
 def resized(images_BCHW: Tensor, side: int) -> Tensor:
-    """Return images side x side as Pillow's bicubic filter gives them: whole levels as floats.
+    """Return images resized to side x side by Pillow's bicubic filter, as whole levels in floats.
 
     It filters rows, then columns, and rounds to bytes after each.
     """
@@ -157,14 +157,23 @@ def resized(images_BCHW: Tensor, side: int) -> Tensor:
 
 
 def offset_positions(table_1ND: Tensor, side: int) -> Tensor:
-    """Return DINOv2's table of positions for a side x side grid as its own code resamples it: by a
-    factor of (side + 0.1) over the old side, bicubic, without antialias."""
+    """Return DINOv2's positions resampled for a side x side grid as in its code: by a factor of
+    (side + 0.1) over the old side, bicubic, without antialias."""
+    factor = (side + OFFSET) / math.isqrt(table_1ND.shape[1] - 1)
+    return resampled_positions(table_1ND, side, scale_factor=(factor, factor))
+
+
+def resampled_positions(table_1ND: Tensor, side: int, **options: Any) -> Tensor:
+    """Return a table of positions for a side x side grid; its first row is the class token's.
+
+    Args:
+        options: of torch's `interpolate`, which is bicubic.
+    """
     first_11D, places_1ND = table_1ND[:, :1], table_1ND[:, 1:]
     old = math.isqrt(places_1ND.shape[1])
     if old == side:
         return table_1ND
     grid_1DHW = places_1ND.mT.reshape(1, -1, old, old).float()
-    factor = (side + OFFSET) / old
-    grid_1DHW = F.interpolate(grid_1DHW, scale_factor=(factor, factor), mode="bicubic")
+    grid_1DHW = F.interpolate(grid_1DHW, mode="bicubic", **options)
     assert grid_1DHW.shape[2:] == (side, side)
     return torch.cat([first_11D, grid_1DHW.flatten(2).mT.to(first_11D.dtype)], dim=1)

@@ -36,21 +36,19 @@ PICKS: Mapping[str, Callable[[int, Samples], Tensor]] = {
 
 
 def check_probe(probe: HeldoutSpec | SimilaritySpec, model: ModelSpec, heldout: Samples) -> None:
-    """Refuse a probe of more images than are held out, or of the similarity of a single block.
+    """Refuse a probe of too many images, or the similarity of a single block.
 
     Raises:
-        UserError: says which, and what to write.
+        UserError: names the probe and a remedy.
     """
     if isinstance(probe, SimilaritySpec) and model.depth < 2:
-        raise UserError(
-            f"evaluate: {probe.kind} compares blocks, and the network has one; leave it out"
-        )
+        raise UserError(f"evaluate: {probe.kind} requires two or more blocks. Try removing it.")
     if len(heldout) < probe.images:
         fewest = 1 if isinstance(probe, SimilaritySpec) else 2
         fewer = f"write {{{probe.kind}: {{images: {len(heldout)}}}}}"
         raise UserError(
-            f"evaluate: {probe.kind} of {probe.images} images, and the data hold out"
-            f" {len(heldout)}; {fewer if len(heldout) >= fewest else 'leave it out'}"
+            f"evaluate: {probe.kind} requires {probe.images} held-out images, got {len(heldout)}; "
+            f"{(fewer if len(heldout) >= fewest else 'leave it out')}"
         )
 
 
@@ -69,7 +67,7 @@ class HeldoutLosses:
 
 
 def heldout_losses(model: Trained, samples: Samples, spec: HeldoutSpec) -> Measuring[HeldoutLosses]:
-    """Losses of held-out samples, each once in every of `levels` equal-probability bins.
+    """Losses of held-out samples, each once per bin of `levels` equal-probability bins.
 
     Images, levels, noise and ranking are the same for every run, so losses pair element by element.
     """
@@ -115,7 +113,9 @@ def _taken(model: Trained, samples: Samples, ids: Tensor) -> tuple[Tensor, Tenso
     finite_B = x_BCHW.isfinite().flatten(1).all(dim=1)
     if not finite_B.all():
         wrong = int(ids[~finite_B][0])
-        raise UserError(f"data: held-out sample {wrong} is not finite; make the data again")
+        raise UserError(
+            f"data: held-out sample {wrong} must be finite. Try encoding the data again."
+        )
     labelled = model.spec.may_know("class")
     if model.condition is None:
         return x_BCHW, y_B if labelled else torch.full_like(y_B, model.spec.data.classes)

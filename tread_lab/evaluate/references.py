@@ -38,14 +38,14 @@ AT_ONCE = 200  # real images that are decoded and described together
 
 @dataclass(frozen=True)
 class Reference:
-    """Real images to compare with, named without being looked at.
+    """Real images to compare with, loaded on demand.
 
     Attributes:
-        name: all that decides them: data, decoder, number of images; or name and digest of a file.
-        batches: gives them again and again, uint8 [B, C, H, W], on any device.
-        moments: layer of Inception -> mean and covariance, where a file has them.
-        file: that holds them; `None` for the data's own held-out images.
-        shape: (C, H, W) of the images of a file; `None` without any.
+        name: identity: data, decoder and number of images, or name and digest of a file.
+        batches: returns a new iterator over them, uint8 [B, C, H, W], on any device.
+        moments: Inception layer -> mean and covariance from a file, if any.
+        file: their file; `None` for held-out images.
+        shape: (C, H, W) of the file's images, or `None`.
     """
 
     name: str
@@ -58,13 +58,13 @@ class Reference:
         """Refuse images of another shape than (C, H, W)."""
         if self.shape is not None and self.shape != shape:
             raise UserError(
-                f"reference {self.name}: its images must be {list(shape)} as the samples, got"
-                f" {list(self.shape)}"
+                f"reference {self.name}: images must be {list(shape)} like the samples, got "
+                f"{list(self.shape)}"
             )
 
 
 def heldout_reference(samples: Samples, device: torch.device) -> Reference:
-    """Return the held-out images of a run's data, decoded where they are described."""
+    """Return the held-out images of a run's data, decoded on demand."""
 
     def images() -> Iterator[Tensor]:
         for ids in torch.split(torch.arange(len(samples)), AT_ONCE):
@@ -74,7 +74,7 @@ def heldout_reference(samples: Samples, device: torch.device) -> Reference:
 
 
 def pixels(samples: Samples, x_BCHW: Tensor) -> Tensor:
-    """Return uint8 images of samples, on their device; 256 levels hardly show tf32 products."""
+    """Return uint8 images of samples, on their device; tf32 products hardly change 256 levels."""
     with matrix_products("tf32"):
         return samples.pixels(x_BCHW)
 
@@ -93,19 +93,19 @@ def reference_path(spec: ReferenceSpec) -> Path:
             return place
     looked = f"no file at {' or '.join(map(str, places))}" if places else "where is it?"
     raise UserError(
-        f"reference {spec.name}: {looked}; name the .npz by reference.path, or by {VARIABLE} the"
-        f" folder that holds {' or '.join(spec.files)}"
+        f"reference {spec.name}: {looked}. Set reference.path to the .npz file, or {VARIABLE} to a"
+        f" folder with {' or '.join(spec.files)}."
     )
 
 
 def open_reference(spec: ReferenceSpec, metrics: Collection[str]) -> Reference:
-    """Return the file of a reference, after all of it that metrics need, but the values of its
-    images, is checked.
+    """Return the file of a reference after checking everything that metrics require, except image
+    values.
 
-    Moments come from the images where the file has no `mu` at all, as in ADM's evaluator.
+    Without `mu` in the file, moments are computed from the images, as in ADM's evaluator.
 
     Raises:
-        UserError: no such file, or it cannot be what is needed; one line says why.
+        UserError: no such file, or unsuitable content.
     """
     path = reference_path(spec)
     comparing = [METRICS[metric] for metric in metrics if METRICS[metric].compares]
@@ -153,7 +153,7 @@ def _image_shape(path: Path) -> tuple[int, int, int]:
 def _moments(arrays: Mapping[str, NDArray[Any]], layer: str) -> Moments:
     (mu, sigma), D = MOMENTS[layer], WIDTHS[layer]
     if {mu, sigma} - {*arrays}:
-        raise ValueError(f"{mu} or {sigma} is absent")
+        raise ValueError(f"{mu} or {sigma} is missing")
     mean, covariance = arrays[mu].astype(np.float64), arrays[sigma].astype(np.float64)
     if mean.shape != (D,) or covariance.shape != (D, D):
         found = f"{list(mean.shape)} and {list(covariance.shape)}"
@@ -174,22 +174,22 @@ def write_reference(
     workers: int = 1,
     skip_damaged: bool = False,
 ) -> Iterator[Steps]:
-    """Write mean and covariance of the features of all images, and some images; yield how far.
+    """Write mean and covariance of the features of all images, and some images; yield the progress.
 
     The file holds `mu`, `sigma` (pool_3), `mu_s`, `sigma_s` (spatial), float64, N - 1 in the
-    denominator, the images `arr_0`, uint8 [M, H, W, 3], and their labels `arr_1`, int64 [M]. Sums
-    are of a size that does not grow with N; stored images are read a second time. Whatever stops
-    it leaves no file.
+    denominator, the images `arr_0`, uint8 [M, H, W, 3], and their labels `arr_1`, int64 [M]. Memory
+    does not grow with N; stored images are read a second time. No file remains after an
+    interruption.
 
     Args:
         side: H and W, by ADM's centre crop.
         describe: uint8 images [B, 3, H, W] -> features of Inception-2015 by layer.
-        keep: how many images are stored, evenly spread; all if there are fewer.
+        keep: number of stored images, evenly spaced; all if there are fewer.
 
     Raises:
         UserError: fewer images than a reference needs.
-        DamagedImage: an image cannot be read, and `skip_damaged` does not leave it out.
-        DiskFull: there is no room.
+        DamagedImage: an unreadable image without `skip_damaged`.
+        DiskFull: no space.
     """
     N = len(images.labels)
     if file.suffix != ".npz" or file.exists():

@@ -21,12 +21,12 @@ from tread_lab.diffusion.solvers import SOLVERS
 
 
 def sample_flops(spec: RunSpec, sampler: SamplerSpec) -> int:
-    """Return forward FLOPs per image: at each call all branches that act, at their rates."""
+    """Return forward FLOPs per image over all calls and acting branches, at their rates."""
     return FLOPS_PER_MAC * sum(call_macs(spec, sampler))
 
 
 def call_macs(spec: RunSpec, sampler: SamplerSpec) -> list[int]:
-    """Return the MACs per image of every call of the prediction by the solver, in order."""
+    """Return the MACs per image of every solver call, in order."""
     routes = routes_taken(spec, sampler.guidance)
     macs_at = functools.cache(lambda path, rate: PATH_MACS[path](spec, routes, rate))
     called = terms_called(spec.process, sampler)
@@ -35,7 +35,7 @@ def call_macs(spec: RunSpec, sampler: SamplerSpec) -> list[int]:
 
 @functools.lru_cache(maxsize=256)
 def terms_called(process: ProcessSpec, sampler: SamplerSpec) -> list[tuple[float, list[Term]]]:
-    """Return the level of every call of the prediction by the solver, and the terms that act."""
+    """Return the noise level and acting terms of every solver call."""
     levels, guidance = build_process(process).grid(sampler), sampler.guidance
     return [
         (level, acting(guidance, level, progress(place(levels, level), sampler.steps)))
@@ -44,7 +44,7 @@ def terms_called(process: ProcessSpec, sampler: SamplerSpec) -> list[tuple[float
 
 
 def check_effect(run: RunSpec, sampler: SamplerSpec) -> None:
-    """Refuse guidance that never acts, since its images would be stored under its name.
+    """Refuse guidance without effect.
 
     Raises:
         UserError: no level of the solver lies in the interval, or a rate routes no token.
@@ -53,22 +53,22 @@ def check_effect(run: RunSpec, sampler: SamplerSpec) -> None:
     if guidance.interval is not None and all(len(own) == 1 for _, own in terms):
         levels = sorted({level for level, _ in terms}, reverse=True)
         raise UserError(
-            "sampler.guidance.interval: must hold a level at which the solver calls the network,"
-            f" got {list(guidance.interval)}; there are {len(levels)}, from {levels[0]:.4g} to"
-            f" {levels[-1]:.4g}"
+            "sampler.guidance.interval: must contain a noise level of the solver, got "
+            f"{list(guidance.interval)}; its {len(levels)} levels are from {levels[0]:.4g} to "
+            f"{levels[-1]:.4g}"
         )
     for k, branch in enumerate(guidance.branches):
         acting = {own[k].rate for _, own in terms if k < len(own)}
         routes = [replace(r, rate=rate) for r in routes_taken(run, guidance) for rate in acting]
         if not branch.rate.zero and not any(route.routed(run.tokens) for route in routes):
             raise UserError(
-                f"sampler.guidance: a rate of {branch.rate} routes none of {run.tokens} tokens at"
-                " any level where it acts; raise it"
+                f"sampler.guidance: rate must route at least one of {run.tokens} tokens, got "
+                f"{branch.rate}. Try a higher rate."
             )
 
 
 def called_at(solver: str, levels: Tensor) -> list[float]:
-    """Return the levels at which a solver calls the network: it follows a field of zeros."""
+    """Return the levels at which a solver calls the network, found on a zero field."""
     field = _Watched()
     lookup(SOLVERS, solver, "solver")(field, torch.zeros(1, 1, 1, 1), levels)
     return field.called

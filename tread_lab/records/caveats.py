@@ -15,7 +15,7 @@ Digests = Mapping[str, Mapping[str, list[str]]]  # part -> digest, or words -> i
 
 
 def mixtures(lab: Lab, runs: Iterable[str]) -> list[str]:
-    """Return a line for each thing that differs among runs that stand in one table."""
+    """Return a line for each kind of difference (code, data, weights) among compared runs."""
     lines = []
     for part, found in _differences(lab, runs).items():
         counts = (f"{_short(name)} in {counted(len(own), 'run')}" for name, own in found.items())
@@ -39,7 +39,7 @@ def made_otherwise(lab: Lab, runs: Iterable[str]) -> list[str]:
 
 
 def mixed_runs(lab: Lab, runs: Iterable[str]) -> set[str]:
-    """Return the runs whose code, data or weights, at some attempt, are not those of most runs."""
+    """Return the runs with code, data or weights that differ from most runs in any attempt."""
     mixed = set[str]()
     for found in _differences(lab, runs).values():
         usual = max(found, key=lambda digest: len(found[digest]))
@@ -68,10 +68,9 @@ def _short(digest: str) -> str:
 
 
 def left_cells(lab: Lab, plan: PlanOf[AnySpec]) -> list[str]:
-    """Return the labels of the cells of earlier files, of which no run is in the plan.
+    """Return the labels of started cells of earlier files that have no run in the plan.
 
-    They were tried: a comparison counts them with those of the plan. A cell of which no run was
-    started is left out.
+    Comparisons count them like the cells of the plan.
     """
     seen, left = {trial.run for trial in plan.trials}, list[str]()
     for cells in reversed(lab.sweep(plan.name).history()):
@@ -87,5 +86,5 @@ def _started(lab: Lab, runs: list[str]) -> bool:
 
 
 def left_note(labels: list[str]) -> list[str]:
-    """Return a line about the cells that have left the file; none where none has."""
+    """Return a line about the cells that have left the file, if any."""
     return [f"left the file, still counted: {'; '.join(labels)}"] if labels else []

@@ -26,10 +26,10 @@ _FORBIDDEN = (errno.EACCES, errno.EROFS, errno.EPERM)
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path to write; it takes the place of `path` only when the block succeeds.
+    """Provide a temporary path that replaces `path` if the block succeeds.
 
     Raises:
-        UserError: the folder cannot be written or the disk is full; `path` is as it was before.
+        UserError: an unwritable folder or a full disk; `path` is unchanged.
     """
     temporary = None
     try:
@@ -66,18 +66,18 @@ def _of_the_system(error: Exception) -> OSError | None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path`, whole or not at all."""
+    """Write `text` to `path`, atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, whole or not at all."""
+    """Write `value` as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=1) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Return the value in `path`, `None` if the file is absent.
+    """Return the value in `path`, or `None` without the file.
 
     Raises:
         UserError: the file is not JSON; names it.
@@ -101,7 +101,7 @@ def modified(path: Path) -> float | None:
 
 
 def disk_error(error: OSError, path: Path, option: str = " with --root") -> UserError:
-    """The one line a failed write becomes; `option` is how a command is told of a folder."""
+    """Return the one-line error of a failed write; `option` selects another folder."""
     failed = f"cannot write {path}: {error.strerror or error}"
     if error.errno in FULL:
         return DiskFull(f"{failed}; make room and run the same command again")
@@ -111,7 +111,7 @@ def disk_error(error: OSError, path: Path, option: str = " with --root") -> User
 
 @contextlib.contextmanager
 def writing(path: Path, option: str = " with --root") -> Iterator[None]:
-    """Turn what the system says of a failed write in the block into `disk_error`."""
+    """Convert system errors of writes in the block to `disk_error`."""
     try:
         yield
     except OSError as error:
@@ -119,14 +119,14 @@ def writing(path: Path, option: str = " with --root") -> Iterator[None]:
 
 
 class DiskFull(Unavailable):
-    """There is no room for what was to be written; what was there before is whole."""
+    """The disk is full; existing files are intact."""
 
 
 def of_format(tree: Any, path: Path) -> Tree:
-    """Return the tree of a plan or a spec without its format.
+    """Return the tree of a plan or spec without its format number.
 
     Raises:
-        UserError: the format is another one; names the file.
+        UserError: another format; names the file.
     """
     found = tree.pop("format", None) if isinstance(tree, dict) else None
     if found != FORMAT:
@@ -136,13 +136,13 @@ def of_format(tree: Any, path: Path) -> Tree:
 
 
 def digest(content: str | bytes) -> str:
-    """Sixteen hexadecimal digits of the SHA-256."""
+    """First sixteen hexadecimal digits of the SHA-256."""
     data = content.encode() if isinstance(content, str) else content
     return hashlib.sha256(data).hexdigest()[:16]
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the whole lines; a torn last line is none.
+    """Yield the complete lines; a truncated last line is skipped.
 
     Raises:
         UserError: a line is not JSON; names the file.
@@ -158,13 +158,13 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                     yield json.loads(raw)
                 except ValueError as error:
                     raise UserError(
-                        f"{path}: must hold a JSON value in each line, got {first_line(error)} in"
-                        f" line {number}. Try deleting the line."
+                        f"{path}: each line must be JSON, got {first_line(error)} in line {number}"
+                        ". Try deleting the line."
                     ) from None
 
 
 def open_lines(path: Path) -> IO[str]:
-    """Open a file for appending; a torn last line is dropped first.
+    """Open a file for appending, after removing a truncated last line.
 
     Raises:
         UserError: the folder cannot be written or the disk is full.
@@ -179,7 +179,7 @@ def open_lines(path: Path) -> IO[str]:
 
 
 def append_line(path: Path, tree: Mapping[str, Any]) -> None:
-    """Add one line and wait until it is on the disk.
+    """Append one line and flush it to the disk.
 
     Raises:
         UserError: the folder cannot be written or the disk is full.
@@ -232,6 +232,6 @@ def read_entries(path: Path) -> Iterator[Entry]:
 
 
 def latest(entries: Iterable[Entry]) -> list[Entry]:
-    """One entry per (key, step), the last written winning, sorted by step."""
+    """The last entry per (key, step), sorted by step."""
     unique = {(entry.key, entry.step): entry for entry in entries}
     return sorted(unique.values(), key=lambda entry: entry.step)

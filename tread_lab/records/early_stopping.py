@@ -20,13 +20,13 @@ from tread_lab.records.sweep_folder import PlanOf
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a cell is. Its parts end at the rungs, and the last one at the end of its runs.
+    """Progress of a cell in parts, which end at the rungs and at the end of its runs.
 
     Attributes:
-        begun: how many of its parts have begun.
-        scores: by number of the rung, the held-out loss averaged over seeds, where all have one; a
-            seed that ended without one has an infinite loss.
-        ended, completed: whether every seed has ended, and has a result.
+        begun: number of started parts.
+        scores: mean held-out loss over seeds by rung, if all seeds have one; a seed that ended
+            without a loss counts as infinite.
+        ended, completed: whether all seeds have ended, and have results.
     """
 
     begun: int = 0
@@ -41,14 +41,14 @@ class Standing:
 
 
 def choose(standings: Sequence[Standing], reduction: int, *, quiet: bool) -> int | None:
-    """Return the place of the cell whose next part is to begin; `None` for none by now.
+    """Return the index of the next cell to continue, or `None`.
 
-    Of n cells that have reached a rung the best n // reduction go on, at high rungs first; else a
-    new cell begins (Li et al. 2020, algorithm 2). Where neither is possible and no cell has a
-    result, the best one at the highest rung goes on: a sweep ends with a complete cell.
+    Of n cells at a rung the best n // reduction continue, at high rungs first; else a new cell
+    starts (Li et al. 2020, algorithm 2). If neither is possible and no cell has a result, the best
+    cell at the highest rung continues, so that every sweep has a complete cell.
 
     Args:
-        quiet: whether no part is under way.
+        quiet: whether no part is running.
     """
     best = set[tuple[int, int]]()
     for rung in {rung for standing in standings for rung in standing.scores}:
@@ -70,13 +70,13 @@ def choose(standings: Sequence[Standing], reduction: int, *, quiet: bool) -> int
 class EarlyStopping:
     """ASHA over the cells of one sweep and their records.
 
-    All cells of a ranking by gap have the same baselines, so that losses order them as gaps do.
+    All cells share baselines, so losses order them like gaps.
 
     Attributes:
-        rungs: steps at which the shortest run is measured; others are at equal shares of theirs.
-        shortest: the steps of the shortest run.
-        probe: the held-out loss that is measured, but for its step.
-        cells: the training steps of each cell's runs, in an order that settings do not decide.
+        rungs: rungs of the shortest run, in steps; others at equal shares of their steps.
+        shortest: steps of the shortest run.
+        probe: the evaluation of held-out loss, without its step.
+        cells: training steps of each cell's runs, in random order.
     """
 
     lab: Lab
@@ -88,7 +88,7 @@ class EarlyStopping:
 
     @staticmethod
     def of(lab: Lab, plan: PlanOf[AnySpec]) -> EarlyStopping | None:
-        """Return the early stopping of a plan; `None` if it stops no cell.
+        """Return the early stopping of a plan, or `None`.
 
         Cells with a run that others are compared with or start from are not stopped.
 
@@ -117,17 +117,17 @@ class EarlyStopping:
         return EarlyStopping(lab, plan.stop_early.reduction, rungs, shortest, probe, ordered)
 
     def steps(self, length: int) -> list[int]:
-        """Return the steps at which a run of so many steps is measured."""
+        """Return the rungs of a run of `steps` steps."""
         return [max(rung * length // self.shortest, 1) for rung in self.rungs]
 
     def probe_at(self, length: int, part: int) -> HeldoutSpec | None:
-        """Return what ends a part, from 1, of a run of so many steps; `None` for its end."""
+        """Return the evaluation that ends part 1, 2, ... of a run; `None` for the last part."""
         if part > len(self.rungs):
             return None
         return replace(self.probe, step=self.steps(length)[part - 1])
 
     def standing(self, cell: Mapping[str, int]) -> Standing:
-        """Return how far a cell is by its records."""
+        """Return the progress of a cell from its records."""
         begun, states = 0, list[RunState | None]()
         losses = list[list[float | None]]()
         for run, length in cell.items():
@@ -152,9 +152,9 @@ class EarlyStopping:
 
 
 def stopped_early(lab: Lab, plan: PlanOf[AnySpec]) -> dict[str, int]:
-    """Return the runs that early stopping has ended, and at which steps.
+    """Return the runs ended by early stopping, with their steps.
 
-    None has ended before every cell is at a rung or has ended, and no cell goes on.
+    Empty until no cell can continue.
     """
     early = EarlyStopping.of(lab, plan)
     if early is None:

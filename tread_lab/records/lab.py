@@ -28,7 +28,7 @@ from tread_lab.records.sweep_folder import SweepFolder
 
 @dataclass(frozen=True)
 class Lab:
-    """The folder that holds every run and sweep; `--root` or TREAD_LAB_ROOT, else `./lab`."""
+    """The folder of all runs and sweeps; `--root` or TREAD_LAB_ROOT, else `./lab`."""
 
     root: Path
 
@@ -50,8 +50,8 @@ class Lab:
         if not lab.root.is_dir():
             what = "a file" if lab.root.exists() else "no such folder"
             raise UserError(
-                f"--root: must be a folder that a sweep has written, {lab.root} is {what}. Try"
-                " --root FOLDER, or run a sweep first."
+                f"--root: must be the folder of a lab, got {lab.root} ({what}). Try --root FOLDER,"
+                " or run a sweep first."
             )
         return lab
 
@@ -91,7 +91,7 @@ class Lab:
         return self.run(runs[0])
 
     def known(self, name: str) -> SweepFolder | RunFolder:
-        """Return the folder of a stored sweep, or of the run whose name begins so.
+        """Return the folder of a stored sweep, or of the run with this prefix.
 
         Raises:
             UserError: there is no such run, or no such sweep; suggests a near name.
@@ -101,7 +101,7 @@ class Lab:
         return self.known_run(name)
 
     def runs(self) -> list[RunFolder]:
-        """Return the folders of all runs on record, by name; other files beside them are none."""
+        """Return the folders of all runs on record, by name."""
         paths = sorted((self.root / "runs").glob("[!.]*"))
         return [RunFolder(path) for path in paths if path.is_dir()]
 
@@ -111,11 +111,11 @@ class Lab:
 
 
 def with_parents(tree: Any, lab: Lab) -> Any:
-    """Return the tree with the spec of every parent that it names by (a prefix of) its signature,
-    and with the digest of every file that a run starts from.
+    """Return the tree with complete specs of parents named by (a prefix of) their signature, and
+    with digests of starting files.
 
     Raises:
-        UserError: the lab has no such run, or several; a file cannot be read.
+        UserError: no such run, several, or an unreadable file.
     """
     if isinstance(tree, list | tuple):
         return type(tree)(with_parents(item, lab) for item in tree)
@@ -168,13 +168,13 @@ def digest_of(path: Path) -> str:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """Where a run stands.
+    """Status of a run.
 
     Attributes:
-        kind: the kind of its failure, or how its last attempt ended if something went wrong.
+        kind: kind of its failure, or of the end of its last attempt.
         reason: one line; empty if nothing went wrong.
-        step: optimizer steps that are logged.
-        moved: when its record last grew, in seconds; `None` before the first attempt.
+        step: logged optimizer steps.
+        moved: time of the last record, in seconds; `None` before the first attempt.
     """
 
     run: str
@@ -190,7 +190,7 @@ def run_status(folder: RunFolder, stopped: Mapping[str, int] | None = None) -> R
     """Read the status of a run.
 
     Args:
-        stopped: the runs that a sweep has stopped early, and their steps, if its view is asked for.
+        stopped: runs that the sweep has stopped early, with their steps.
     """
     result, state, step = folder.result() or {}, folder.state(), folder.step()
     attempts = tuple(folder.attempts())

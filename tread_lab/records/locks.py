@@ -19,15 +19,15 @@ _UNSUPPORTED = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class Busy(UserError):
-    """Somebody else holds the lock."""
+    """Another process holds the lock."""
 
 
 @contextlib.contextmanager
 def exclusive(path: Path, what: str) -> Iterator[None]:
-    """Hold `path` as a lock for the block; the system frees it when the process ends, however.
+    """Hold the lock `path` within the block; the system releases it when the process ends.
 
-    Where the file system has no locks, a file beside `path` is made exclusively, which names
-    process and host. After a kill a person removes it.
+    On file systems without locks, a file beside `path` names process and host. After a kill it must
+    be removed by hand.
 
     Raises:
         Busy: another process holds it.
@@ -65,7 +65,7 @@ def is_held(path: Path) -> bool:
 
 
 def holder(path: Path) -> str:
-    """Return who took the lock last: process and host."""
+    """Return process and host of the last lock holder."""
     for place in (_made_path(path), path):
         with contextlib.suppress(OSError):
             if sign := place.read_text(errors="replace"):

@@ -121,9 +121,10 @@ METRIC_KINDS: dict[str, MetricKind] = {
 
 
 def metric_kind(name: str) -> MetricKind:
-    """The entry of a column such as `fd[x]@1k w=2` or `delta/fid@10k`, or of its MLflow name.
+    """Return the entry of a column such as `fd[x]@1k w=2` or `delta/fid@10k`, or of its MLflow
+    name.
 
-    A metric that neither `METRIC_KINDS` nor an installed package knows is neither quality nor cost.
+    Unknown metrics are neither quality nor cost.
     """
     stem = re.split(r"[\[@: ]", name.removeprefix(DELTA), maxsplit=1)[0].lower()
     if stem in METRIC_KINDS:
@@ -132,15 +133,16 @@ def metric_kind(name: str) -> MetricKind:
 
 
 def sample_metric(metric: str, extractor: str, count: int, *, heldout: bool) -> str:
-    """`fid@10k` for Inception-2015 features and a reference by file, what departs in brackets.
+    """Return `fid@10k` for Inception-2015 features and a reference file; deviations are in
+    brackets.
 
-    Another feature space is said by its name, `fd[dinov2-large]@10k`, and so is a comparison with
-    the data's held-out images, `fid[heldout]@10k`. Features made for a data set are compared with
-    its held-out images alone, and their name says it: `fd[fashion16-v1]@1k`.
+    Other feature spaces are named, `fd[dinov2-large]@10k`, and so is a comparison with held-out
+    images, `fid[heldout]@10k`. Features made for a data set always compare with its held-out
+    images: `fd[fashion16-v1]@1k`.
 
     Args:
         extractor: `inception` for the 2015 Inception weights.
-        heldout: whether real images are the data's own held-out ones.
+        heldout: whether real images are the held-out images.
     """
     said = extractor == "inception" or METRICS[metric].features == "dinov2"  # by the metric's name
     departures = [] if said else [extractor]
@@ -151,7 +153,7 @@ def sample_metric(metric: str, extractor: str, count: int, *, heldout: bool) -> 
 
 
 def metric_label(name: str) -> str:
-    """Return what axes, tables and sentences call a metric: `Δ FID@10k, w=1.5`."""
+    """Return the display name of a metric: `Δ FID@10k, w=1.5`."""
     if name.startswith(DELTA):
         return f"Δ {metric_label(name.removeprefix(DELTA))}"
     name, _, settings = name.partition(" ")
@@ -161,19 +163,19 @@ def metric_label(name: str) -> str:
 
 
 def is_difference(name: str) -> bool:
-    """Whether the values of a metric are differences to a baseline, which have signs."""
+    """Whether the values of a metric are signed differences to a baseline."""
     return name.startswith(("gap/", DELTA))
 
 
 def delta_column(metric: str) -> str:
-    """The column with a metric's difference to the baseline: a gap is one already."""
+    """Return the column of a metric's difference to the baseline; a gap is already a difference."""
     return metric if is_difference(metric) else DELTA + metric
 
 
 def value_text(name: str, value: float, low: float = math.nan, high: float = math.nan) -> str:
     """Return `+0.0066 ± 0.0026`, `0.2534` or `8.5 TFLOP`, as every view shows it; "" for NaN.
 
-    A value with a unit stands without its interval, which tables of costs have no room for.
+    Values with a unit omit their interval.
     """
     if not math.isfinite(value):
         return ""
@@ -187,7 +189,7 @@ def value_text(name: str, value: float, low: float = math.nan, high: float = mat
 def mlflow_name(name: str) -> str:
     """Return `fd:fashion16-v1:1k w:1.5 SG 0.5/0.9` for `fd[fashion16-v1]@1k w=1.5 SG(0.5/0.9)`.
 
-    MLflow accepts letters, digits and `_ - . : /` and the space; a name of these stays as it is.
+    MLflow accepts letters, digits, spaces and `_ - . : /`; such names are unchanged.
     """
     metric, space, setting = name.partition(" ")
     metric = re.sub(r"[\[@,]", ":", metric).replace("]", "")
@@ -197,13 +199,13 @@ def mlflow_name(name: str) -> str:
 
 
 def lower_is_better(name: str) -> bool:
-    """Whether a metric sorts from its least value; also one of which no value is better."""
+    """Whether a metric sorts ascending, also without a better direction."""
     return metric_kind(name).better != "higher"
 
 
 def parameters(spec: RunSpec) -> dict[str, str | int | float]:
-    """The flat parameters people filter and sort by; a dense run has empty route columns, and what
-    is as in the paper (bypass, loss, no parent) is empty."""
+    """Return flat parameters for filters and sorting; values as in the paper (bypass, loss, no
+    parent) and routes of dense runs are empty."""
     routes, start = spec.routes, ""
     if spec.init_from is not None:
         start = signature(spec.parent) if spec.parent else f"file {spec.init_from.digest}"

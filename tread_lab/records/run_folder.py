@@ -57,7 +57,7 @@ class RunFolder:
 
     @property
     def cache(self) -> Path:
-        """The folder of what the runs of this lab share and can compute again."""
+        """Folder of shared caches of this lab."""
         return self._beside("cache")
 
     def _beside(self, name: str) -> Path:
@@ -65,7 +65,7 @@ class RunFolder:
         return (self.path if self.exported else self.path.parent.parent) / name
 
     def check_same_reference(self, name: str, digest: str, file: Path) -> None:
-        """Refuse another file under a name that evaluations of this lab were made with.
+        """Refuse another file under the name of a used reference.
 
         Args:
             digest: SHA-256 of the file.
@@ -73,13 +73,13 @@ class RunFolder:
         known = read_json(self._reference(name))
         if known is not None and known["sha256"] != digest:
             raise UserError(
-                f"reference {name}: {file} (SHA-256 {digest[:12]}...) is another file than"
-                f" {known['file']} ({known['sha256'][:12]}...), which evaluations of this lab"
-                " compare with under this name; give it a name of its own by reference.name"
+                f"reference {name}: must be the file {known['file']} ({known['sha256'][:12]}...)"
+                f" that this lab uses under this name, got {file} (SHA-256 {digest[:12]}...). Try"
+                " another reference.name."
             )
 
     def keep_reference(self, name: str, digest: str, file: Path) -> None:
-        """Record the file of a name that is new to this lab; refuse another one than is known."""
+        """Record the file of a new reference name; refuse another file under a known name."""
         self.check_same_reference(name, digest, file)
         if not self._reference(name).exists():
             write_json(self._reference(name), {"sha256": digest, "file": str(file)})
@@ -93,12 +93,12 @@ class RunFolder:
 
     @property
     def averages(self) -> Path:
-        """The folder of snapshots from which an EMA of any length is reconstructed."""
+        """Folder of snapshots for post-hoc EMA."""
         return self.path / "averages"
 
     @property
     def exported(self) -> bool:
-        """Whether this is a folder of exported weights, which has a spec and no more records."""
+        """Whether this is a folder of exported weights."""
         return (self.path / EXPORTED).is_file() and (self.path / "spec.yaml").is_file()
 
     @property
@@ -111,7 +111,7 @@ class RunFolder:
 
     @property
     def locked(self) -> bool:
-        """Whether a process works at this run."""
+        """Whether a process is working on this run."""
         return is_held(self.path / LOCK)
 
     def create(
@@ -120,9 +120,9 @@ class RunFolder:
         defaults: EvaluationDefaults | None = None,
         keep_steps: Iterable[int] = (),
     ) -> None:
-        """Write the resolved spec, what later evaluations leave unsaid, and steps to keep.
+        """Write the resolved spec, evaluation defaults, and steps to keep.
 
-        The first defaults stay, and so do all steps that were to be kept.
+        Existing defaults and steps to keep remain.
         """
         path, text = self.path / "spec.yaml", dump_yaml({"format": FORMAT, **encode(spec)})
         if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -133,8 +133,7 @@ class RunFolder:
             write_json(self.path / "keep_steps.json", sorted(self.kept_steps() | new))
 
     def evaluation_defaults(self) -> EvaluationDefaults:
-        """Return what evaluations of the run leave unsaid; defaults of the classes for a run that
-        no command has made.
+        """Return the evaluation defaults of the run, or the class defaults.
 
         Raises:
             UserError: the file is damaged; names it.
@@ -148,7 +147,7 @@ class RunFolder:
         """Return the spec of the run.
 
         Raises:
-            UserError: its file is absent, damaged, or holds no spec of a run; names the file.
+            UserError: the file is missing, damaged or not a spec; names the file.
         """
         tree = self.spec_tree()
         if tree is None:
@@ -159,8 +158,8 @@ class RunFolder:
             raise UserError(f"{self.path / 'spec.yaml'}: {error}") from None
 
     def trained_with(self) -> dict[str, list[str]]:
-        """Return the frozen networks that attempts read, `weights clip-large`, with the digest of
-        each; of an export, those of its run."""
+        """Return the frozen networks used by attempts (`weights clip-large`) with digests; for an
+        export, those of its run."""
         if self.exported:
             return dict((read_json(self.path / CONFIG) or {}).get("trained_with") or {})
         read = {fact: None for a in self.attempts() for fact in a.fingerprint.items()}
@@ -171,17 +170,17 @@ class RunFolder:
         return found
 
     def readable_spec(self) -> RunSpec | None:
-        """Return the spec of the run, `None` if it is lost or cannot be decoded here."""
+        """Return the spec of the run, or `None` if it is missing or cannot be decoded."""
         try:
             return self.spec()
         except UserError:
             return None
 
     def spec_tree(self) -> dict[str, Any] | None:
-        """Return the tree of the spec, `None` if its file is absent.
+        """Return the tree of the spec, or `None` without the file.
 
         Raises:
-            UserError: the file is not YAML or has another format; names it.
+            UserError: invalid YAML or another format; names the file.
         """
         path = self.path / "spec.yaml"
         try:
@@ -199,7 +198,7 @@ class RunFolder:
         return self.path / "attempts.jsonl"
 
     def open_attempt(self, **facts: Any) -> Attempt:
-        """Begin the next attempt."""
+        """Start the next attempt."""
         attempt = Attempt(n=len(self.attempts()) + 1, time=time.time(), **facts)
         append_line(self.attempts_path, vars(attempt))
         return attempt
@@ -216,7 +215,7 @@ class RunFolder:
 
     @property
     def stacks_path(self) -> Path:
-        """The file with all stacks of an attempt that was ended for making no step in time."""
+        """File with the tracebacks of a hung attempt."""
         return self.path / "stacks.txt"
 
     def log(self) -> LogWriter:
@@ -227,7 +226,7 @@ class RunFolder:
         return latest(read_entries(self.log_path))
 
     def origin(self) -> list[dict[str, Any]]:
-        """Return where and with what each attempt trained."""
+        """Return the origin of each training attempt."""
         attempts = [attempt for attempt in self.attempts() if attempt.origin]
         return [{**a.origin, "started": a.time, "devices": a.devices} for a in attempts]
 
@@ -237,16 +236,16 @@ class RunFolder:
         write_json(self.path / "result.json", {"state": state, **facts})
 
     def reopen(self) -> None:
-        """Delete the terminal state, so that the run is resumed."""
+        """Delete the terminal state, so that the run can resume."""
         (self.path / "result.json").unlink(missing_ok=True)
 
     def result(self) -> dict[str, Any] | None:
-        """Return the `RunState` in which the run has ended and its facts, `None` before that."""
+        """Return the terminal `RunState` and its facts, or `None` before the end."""
         result = read_json(self.path / "result.json")
         return None if result is None else {**result, "state": RunState(result["state"])}
 
     def step(self) -> int:
-        """Return the optimizer steps on record."""
+        """Return the recorded optimizer steps."""
         logged = (entry.step for entry in read_entries(self.log_path))
         step: int | None = (self.result() or {}).get("step")
         return max(logged, default=0) if step is None else step
@@ -264,7 +263,7 @@ class RunFolder:
         return EvaluationFolder(self.path / "evaluations" / signature(spec))
 
     def evaluations(self) -> Iterator[EvaluationFolder]:
-        """Yield every finished evaluation, whatever step of the run it measures."""
+        """Yield every finished evaluation, at any step."""
         folder = f"{self.path}/evaluations"  # of each run of a sweep: a glob takes twice as long
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():  # noqa: PTH208, PTH112
             if os.path.exists(f"{folder}/{name}/metrics.json"):  # noqa: PTH110
@@ -278,10 +277,10 @@ class RunFolder:
 
 
 def safe(name: str) -> str:
-    """Return `name` if it cannot leave its folder.
+    """Return `name` if it is a valid file name.
 
     Raises:
-        UserError: it could.
+        UserError: an invalid name.
     """
     if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name):
         allowed = "letters, digits, '-', '_', '+' and '.'"
@@ -300,13 +299,13 @@ class EvaluationFolder:
         os.utime(self.path.parent)  # readers go by its time, which a file below it leaves
 
     def read(self) -> dict[str, Any] | None:
-        """Return `{spec, metrics, ...}`, `None` while the evaluation is not complete."""
+        """Return `{spec, metrics, ...}`, or `None` until the evaluation is complete."""
         tree: dict[str, Any] | None = read_json(self.path / "metrics.json")
         return tree
 
     @property
     def step(self) -> int | None:
-        """The step of the run that it measures, `None` for its end."""
+        """Evaluated step of the run, `None` for its end."""
         return tree["spec"].get("step") if (tree := self.read()) else None
 
     @property

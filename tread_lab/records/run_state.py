@@ -45,7 +45,7 @@ class ProcessLost(RuntimeError):
 
 
 def kind_of(error: BaseException) -> str:
-    """Return how an attempt ends that `error` ended, a key of `SENTENCES`."""
+    """Return the kind of end caused by `error`, a key of `SENTENCES`."""
     if isinstance(error, DiskFull) or getattr(error, "errno", None) in FULL:
         return "disk"
     if isinstance(error, UserError):
@@ -70,15 +70,15 @@ class Attempt:
     """One try at a run.
 
     Attributes:
-        n: 1, 2, ...; the order of attempts, whatever the clocks say.
-        driver: the session of the driver that started it.
-        host, pid: the process.
-        time: when it began, in seconds.
-        runs_per_device: most that shared its device.
-        devices: how many it had.
-        fingerprint: digests of the code, data and weights that decide its results, by name.
-        origin: code version, packages and device, if it trains.
-        ended: a key of `SENTENCES`; empty while the attempt continues, or if its process has died.
+        n: 1, 2, ..., in order of attempts.
+        driver: session of its driver.
+        host, pid: its process.
+        time: start time, in seconds.
+        runs_per_device: maximum of runs on its device.
+        devices: number of its devices.
+        fingerprint: digests of code, data and weights that determine its results, by name.
+        origin: code version, packages and device, for training.
+        ended: a key of `SENTENCES`; empty during the attempt, or if its process has died.
     """
 
     n: int
@@ -104,7 +104,7 @@ def attempts_of(lines: Iterable[dict[str, Any]]) -> list[Attempt]:
 
 
 class RunState(StrEnum):
-    """The state of a run; its value is the word that stands on disk."""
+    """State of a run; the value is stored on disk."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -116,41 +116,41 @@ class RunState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more happens to the run unless a user asks for it."""
+        """Whether the run has ended, unless a user reopens it."""
         return self not in (RunState.PENDING, RunState.RUNNING, RunState.INTERRUPTED)
 
     @property
     def measurable(self) -> bool:
-        """Whether the last weights of the run mean something, so that they are evaluated."""
+        """Whether the last weights of the run can be evaluated."""
         return self is RunState.COMPLETED
 
     @property
     def label(self) -> str:
-        """The state in words, as figures show it: all that have not ended look alike."""
+        """The state in words for figures; all unfinished states are equal."""
         if not self.ended:
             return "not finished"
         return "stopped early" if self is RunState.STOPPED else self.value
 
     @property
     def sign(self) -> str:
-        """One character for the state where there is no room for words."""
+        """The state as one character."""
         return self.value[0].upper() if self.ended else "\u2026"
 
     @property
     def lacks_result(self) -> str:
-        """How a run ended that nothing can be compared with, in words; empty for other states."""
+        """How a run without a result ended, in words; empty for other states."""
         if not self.ended or self is RunState.COMPLETED:
             return ""
         return f"was {self.label}" if self is RunState.STOPPED else self.label
 
 
 def without_comparison(label: str, state: RunState) -> str:
-    """Return what the state of a baseline that lacks a result means for the trials it serves."""
+    """Return the reason of trials whose baseline has no result."""
     return f"baseline {label} {state.lacks_result}: its trials have nothing to compare with"
 
 
 def state_in_sweep(state: RunState, run: str, stopped: Collection[str]) -> RunState:
-    """Return the state of a run as the sweep that stopped it sees it."""
+    """Return the state of a run in the sweep that stopped it."""
     return RunState.STOPPED if state is RunState.INTERRUPTED and run in stopped else state
 
 

@@ -53,16 +53,16 @@ _EVERY = 15.0  # seconds between two records of the time; what a kill can lose
 
 @dataclass(frozen=True)
 class PlanOf(Generic[AnySpec]):
-    """What the file of a plan holds, the runs by their specs or, as they are read, by their trees.
+    """The content of a plan file, with runs as specs or, when read, as trees.
 
     Attributes:
-        excluded: cells that are not planned, counted by the rule that they miss.
+        excluded: counts of excluded cells by rule.
         sources: trees of the sweep file (`sweep`) and of its experiment (`experiment`).
         evaluate: the tree of every evaluation, with its `kind`.
-        search: how a search chooses and from what; `None` for a sweep of all cells.
-        space: the cells that a search chooses from.
-        suggested: how many of them it has suggested.
-        created: when a plan was first written under this name, in seconds.
+        search: settings and space of a search; `None` for a sweep of all cells.
+        space: cells available to a search.
+        suggested: number of suggested cells.
+        created: time of the first plan under this name, in seconds.
     """
 
     name: str
@@ -84,32 +84,32 @@ class PlanOf(Generic[AnySpec]):
 
     @property
     def match(self) -> str | None:
-        """What every trial spends as much of as its baseline; `None` where steps are as written."""
+        """The cost in which trials equal their baseline; `None` for steps as written."""
         match: str | None = self.sweep_file.get("match")
         return match
 
     @property
     def hours(self) -> float | None:
-        """The hours that the command of the sweep may run; `None` without a limit."""
+        """Time limit of the sweep in hours; `None` without a limit."""
         hours: float | None = self.sweep_file.get("hours")
         return hours
 
     @cached_property
     def stop_early(self) -> StopEarlySpec | None:
-        """How cells are stopped early; `None` where none is."""
+        """Settings of early stopping, or `None`."""
         written = self.sweep_file.get("stop_early")
         return None if written is None else decode(StopEarlySpec, written)
 
     @property
     def wanted(self) -> int:
-        """How many cells a search tries, by its sweep file; 0 without a search."""
+        """Number of trials of a search by its sweep file; 0 without a search."""
         if self.search is None:
             return 0
         return int((self.sweep_file.get("search") or {}).get("trials", SearchSpec.trials))
 
     @property
     def to_suggest(self) -> int:
-        """How many cells a search has yet to suggest."""
+        """Number of suggestions still to come."""
         return max(0, min(self.wanted, len(self.space) or self.wanted) - self.suggested)
 
     @cached_property
@@ -120,7 +120,7 @@ class PlanOf(Generic[AnySpec]):
 
     @cached_property
     def comparison(self) -> str:
-        """The question that differences to baselines answer; "" where there are no baselines."""
+        """What was held equal in comparisons with baselines; "" without baselines."""
         steps = {trial.run: trial.steps for trial in self.trials}
         pairs = {(t.steps, steps.get(t.baseline)) for t in self.trials if t.baseline}
         if self.match is None and any(own != dense for own, dense in pairs):
@@ -128,7 +128,7 @@ class PlanOf(Generic[AnySpec]):
         return QUESTIONS[self.match] if pairs else ""
 
     def follows_length(self: StoredPlan, trial: Trial[Tree]) -> str:
-        """Return what makes a stage of a trial differ from a shorter run; "" where nothing does."""
+        """Return why a checkpoint of a trial differs from a shorter run; "" if it does not."""
         return follows_length(trial.spec, self._written_shares)
 
     @cached_property
@@ -142,9 +142,9 @@ class PlanOf(Generic[AnySpec]):
 
     @property
     def planned(self) -> list[str]:
-        """The signatures of the evaluations that the sweep asks for, in its order.
+        """The signatures of the sweep's evaluations, in order.
 
-        One at several steps has one signature: the one that it has at the end of a run.
+        An evaluation at several steps has the signature of its last step.
         """
         return list(dict.fromkeys(map(end_signature, self.evaluate)))
 
@@ -158,8 +158,8 @@ class PlanOf(Generic[AnySpec]):
 
     @cached_property
     def evaluation_defaults(self) -> EvaluationDefaults:
-        """What evaluations of the sweep leave unsaid: the experiment's sampler and reference, and
-        the first probe of each kind that the sweep plans, else that of the experiment.
+        """Evaluation defaults: the experiment's sampler and reference, and the first probe of each
+        kind in the sweep, else in the experiment.
         """
         said = {name: self.base[name] for name in ("sampler", "reference") if name in self.base}
         usual = decode(EvaluationDefaults, said)
@@ -169,7 +169,7 @@ class PlanOf(Generic[AnySpec]):
 
     @property
     def baselines(self) -> list[str]:
-        """The runs that others are compared with, each once."""
+        """The distinct baseline runs."""
         return list(dict.fromkeys(t.baseline for t in self.trials if t.baseline))
 
     def runs(self) -> dict[str, AnySpec]:
@@ -182,7 +182,7 @@ class PlanOf(Generic[AnySpec]):
         return specs
 
     def with_suggested(self: StoredPlan, cells: Sequence[Sequence[Trial[Tree]]]) -> StoredPlan:
-        """Return the plan with the trials of cells that a search has suggested, each run once."""
+        """Return the plan with the trials of suggested cells, each run once."""
         runs, suggested = {trial.run for trial in self.trials}, dict[str, Trial[Tree]]()
         for trial in chain.from_iterable(cells):
             if trial.run not in runs:
@@ -196,7 +196,7 @@ class PlanOf(Generic[AnySpec]):
         return replace(self, trials=with_baseline_cells(self.trials))
 
     def tree(self) -> dict[str, Any]:
-        """Return the plan as `plan.json` holds it; what a search has suggested stands elsewhere."""
+        """Return the plan as in `plan.json`, without suggestions."""
         kept = [one.name for one in fields(PlanOf) if one.name not in ("trials", "suggested")]
         trials = [trial.tree() for trial in self.trials]
         return {
@@ -213,7 +213,7 @@ StoredPlan = PlanOf[Tree]
 
 
 def plan_text(tree: Tree) -> str:
-    """Return the JSON of a plan, a trial a line: large ones are quick to compare."""
+    """Return the JSON of a plan, one line per trial."""
     head = [f' "{key}": {json.dumps(value)},\n' for key, value in tree.items() if key != "trials"]
     rows = ",\n  ".join(map(json.dumps, tree["trials"]))
     return "".join(["{\n", *head, ' "trials": [\n  ', rows, "\n ]\n}\n"])
@@ -251,9 +251,9 @@ class Suggestion(Generic[AnySpec]):
     """One cell that a search chose.
 
     Attributes:
-        number: its place in the order of choosing, from 0.
+        number: index of the suggestion, from 0.
         cell: its axis values.
-        trials: its trials, baselines that only it needs included.
+        trials: its trials, including baselines that only this cell needs.
     """
 
     number: int
@@ -263,7 +263,7 @@ class Suggestion(Generic[AnySpec]):
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """One sweep: its newest plan and what is made from its runs."""
+    """One sweep: its newest plan and files derived from its runs."""
 
     path: Path
 
@@ -277,7 +277,7 @@ class SweepFolder:
 
     @property
     def stamp(self) -> tuple[float | None, float | None]:
-        """When the plan was written last, and when a search last added to it, in seconds."""
+        """Times of the last plan and of the last suggestion, in seconds."""
         return modified(self.plan_path), modified(self.suggestions_path)
 
     @property
@@ -285,7 +285,7 @@ class SweepFolder:
         return self.path / "history.jsonl"
 
     def add_accepted(self, plan: PlanOf[AnySpec], now: float) -> None:
-        """Append an accepted file: its time, the trees it was made from, its cells' runs.
+        """Append an accepted file: time, trees, and runs of its cells.
 
         Args:
             now: in seconds.
@@ -297,25 +297,25 @@ class SweepFolder:
         append_line(self.history_path, {"time": now, **plan.sources, "cells": cells})
 
     def history(self) -> list[dict[str, list[str]]]:
-        """Return the runs of each cell by its label, of every accepted file in order."""
+        """Return, for every accepted file in order, the runs of each cell by label."""
         return [tree["cells"] for tree in read_lines(self.history_path)]
 
     @property
     def figures(self) -> Path:
-        """The folder of figures and tables: whole, and of all results, where it exists."""
+        """The folder of figures and tables, which is complete if it exists."""
         return self.path / "figures"
 
     def remove_figures(self) -> None:
-        """Remove the figures, which are of former results; other files beside them go, too."""
+        """Remove the folder of figures."""
         shutil.rmtree(self.figures, ignore_errors=True)
 
     @property
     def time_left_path(self) -> Path:
-        """The file in which a driver that is at work says how long it will take, for pages."""
+        """The file in which a running driver records its remaining time, for pages."""
         return self.path / "time_left"
 
     def time_left(self) -> str:
-        """Return the time left as the terminal of the driver shows it; empty without a driver."""
+        """Return the remaining time shown by the driver; empty without a driver."""
         try:
             return self.time_left_path.read_text() if self.driven else ""
         except OSError:
@@ -326,11 +326,11 @@ class SweepFolder:
         return self.path / "asked.jsonl"
 
     def seconds_spent(self) -> float:
-        """Return how long the commands of the sweep have worked, in seconds."""
+        """Return the total time of the sweep's commands, in seconds."""
         return float(read_json(self.path / "spent.json") or 0.0)
 
     def add_suggestion(self, suggestion: Suggestion[Spec]) -> None:
-        """Write a suggestion down before any of its runs starts."""
+        """Record a suggestion, before its runs start."""
         trials = [trial.tree() for trial in suggestion.trials]
         append_line(self.suggestions_path, {**vars(suggestion), "trials": trials})
 
@@ -348,14 +348,14 @@ class SweepFolder:
 
     @property
     def driven(self) -> bool:
-        """Whether a driver works at the sweep."""
+        """Whether a driver is running the sweep."""
         return is_held(self.path / LOCK)
 
     def plan(self) -> StoredPlan:
         """Return the plan with the trials that a search has suggested so far.
 
         Raises:
-            UserError: there is none, it is damaged, or it is of another version.
+            UserError: the plan is missing, damaged or of another version.
         """
         plan = self.stored_plan()
         if plan is None:
@@ -363,22 +363,22 @@ class SweepFolder:
         return plan.with_suggested([entry.trials for entry in self.suggestions()])
 
     def stored_plan(self) -> StoredPlan | None:
-        """Return the plan as it was written, `None` before that.
+        """Return the plan as written, or `None`.
 
         Raises:
-            UserError: it is damaged, or of another version.
+            UserError: the plan is damaged or of another version.
         """
         return read_plan(self.plan_path)
 
 
 def hours_text(folder: SweepFolder, hours: float | None) -> str:
-    """Return the limit of a sweep with what of it is spent: `2 h (1.5 h spent)`; "" for none."""
+    """Return the time limit and its spent part: `2 h (1.5 h spent)`; "" without a limit."""
     spent = folder.seconds_spent() / 3600
     return "" if hours is None else f"{hours:g} h ({float(f'{spent:.2g}'):g} h spent)"
 
 
 class Stopwatch:
-    """Measures this session and records the time of all sessions every few seconds."""
+    """Measures this session, and records the total time of all sessions every few seconds."""
 
     def __init__(self, folder: SweepFolder) -> None:
         self.folder, self.earlier = folder, folder.seconds_spent()
@@ -390,7 +390,7 @@ class Stopwatch:
         return self.earlier + time.monotonic() - self._started
 
     def note(self, *, now: bool = False) -> None:
-        """Record the time, if the last record is old or `now` is set."""
+        """Record the time, if the last record is old or `now` is true."""
         if now or time.monotonic() - self._written > _EVERY:
             self._written = time.monotonic()
             write_json(self.folder.path / "spent.json", round(self.seconds, 1))

@@ -65,7 +65,7 @@ ENDS = [GAP_HELDOUT, GAP_HELDOUT + LOW, GAP_HELDOUT + HIGH]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a sweep answers.
+    """The answer of a sweep.
 
     Attributes:
         result: the finding: of the first axis beside the route's, and of the best cell.
@@ -93,10 +93,10 @@ class Answer:
 def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     """Return the answer from the rows of `trials_frame`, by paired held-out loss.
 
-    Where an axis moves the baseline, cells are ranked by the loss itself.
+    If an axis changes the baseline, cells are ranked by the loss itself.
 
     Args:
-        complete: whether every trial has ended; if not, the answer says that it is provisional.
+        complete: whether every trial has ended; if not, the answer is marked provisional.
     """
     key = HELDOUT_LOSS if ranking_key(frame) == HELDOUT_LOSS else GAP_HELDOUT
     cells = ranked_cells(frame, key if GAP_HELDOUT in frame else None)

@@ -37,12 +37,12 @@ STATES = ("completed", "pending", "interrupted", "running", "stopped", "diverged
 
 
 def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell of `trials_frame`'s rows, its seeds brought together, in plan order.
+    """Return one row per cell, averaged over seeds, from rows of `trials_frame`, in plan order.
 
-    Every metric has its mean over completed seeds, `:low` and `:high`, `:n` and `:unit`: the
-    interval is over `seeds` where there are two or more, else the one seed's own over held-out
-    `images` (gaps) or `samples` (Frechet distances), else absent. `seeds` counts the planned seeds,
-    `state` is `completed` only if all are; else it is that of the seed that went worst.
+    Every metric is a mean over completed seeds, with `:low`, `:high`, `:n` and `:unit`. The
+    interval is over `seeds` if there are two or more, else over the held-out `images` (gaps) or
+    `samples` (Frechet distances) of the only seed, else missing. `seeds` is the planned number.
+    `state` is `completed` if all seeds are, else the worst state.
     """
     metrics = [column for column in metric_columns(trials) if not column.endswith(OWN)]
     bare = trials.copy(deep=False)
@@ -78,7 +78,7 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_delta(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """`trials` with `delta_column(metric)`: each trial's value less that of its own baseline."""
+    """Return `trials` with `delta_column(metric)`: each trial's value minus its baseline's."""
     column = delta_column(metric)
     if column == metric:
         return trials
@@ -91,7 +91,7 @@ def with_delta(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def of_baseline(trials: pd.DataFrame, metric: str) -> pd.Series[float]:
-    """Return for each trial the value of a metric of its own baseline; NaN for a baseline."""
+    """Return the baseline's value of a metric for each trial; NaN for baselines."""
     runs, baselines = (trials[name].to_numpy(object) for name in ("run", "baseline"))
     values = dict(zip(runs[::-1], trials[metric].to_numpy(float, na_value=np.nan)[::-1]))
     return pd.Series([values.get(run, np.nan) for run in baselines], trials.index, dtype=float)
@@ -108,14 +108,12 @@ def over_dense(trials: pd.DataFrame, cost: str) -> pd.Series[float]:
 
 
 def disturbed(trials: pd.DataFrame) -> pd.Series[bool]:
-    """Return the trials whose time is no fact about them, because other work ran beside them.
+    """Return the trials whose times were disturbed by other work on the machine.
 
-    A route saves time by saving FLOPs, so a trial that is faster than its baseline by a tenth more
-    than its FLOPs allow was measured against a busy machine. Small networks gain less than their
-    FLOPs say, so less is compared with the median trial: more than a fifth away is disturbed too.
-    A baseline from which most trials are that far away is the slow one, and is disturbed as well;
-    where most are much slower than their FLOPs allow, it alone was measured on an idle machine.
-    A trial of another network or precision than its baseline differs in more than FLOPs.
+    Routes save time only by FLOPs, so a speed-up over 1.1 times that of FLOPs is implausible. Small
+    networks gain less than their FLOPs, so the ratio is also compared with the median trial: more
+    than 20% away is disturbed. If most trials are that far from a baseline, the baseline is
+    disturbed. Trials with another network or precision than their baseline are not judged.
     """
     if not {TRAIN_FLOPS, TRAIN_SECONDS} <= {*trials}:
         return pd.Series(False, index=trials.index)
@@ -159,9 +157,9 @@ def _over_seeds(groups: Any, metrics: list[str]) -> dict[str, Any]:
 
 
 def deviation_of(frame: pd.DataFrame) -> float:
-    """Return how far held-out gaps of a cell differ between seeds; NaN without two seeds.
+    """Return the standard deviation of held-out gaps over seeds; NaN without two seeds.
 
-    That is the root mean square over cells of their standard deviations over seeds.
+    Root mean square over cells of their standard deviations.
     """
     if GAP_HELDOUT not in frame:
         return float("nan")
@@ -171,7 +169,7 @@ def deviation_of(frame: pd.DataFrame) -> float:
 
 
 def metric_columns(frame: pd.DataFrame) -> list[str]:
-    """The columns that were measured, intervals included: evaluations, then gaps, then costs."""
+    """Return the measured columns with intervals: evaluations, then gaps, then costs."""
     groups = ("gap/", "cost/", "throughput/")
     columns = [str(column) for column in frame.columns if is_metric(column)]
     order = {c: next((k for k, g in enumerate(groups, 1) if c.startswith(g)), 0) for c in columns}
@@ -179,7 +177,7 @@ def metric_columns(frame: pd.DataFrame) -> list[str]:
 
 
 def own_metrics(frame: pd.DataFrame) -> list[str]:
-    """`metric_columns` without what another sweep has measured of some runs that both share."""
+    """Return `metric_columns` without metrics that other sweeps measured on shared runs."""
     foreign, done = frame.attrs.get("foreign", ()), frame["state"] == RunState.COMPLETED
     return [
         c for c in metric_columns(frame) if c not in foreign or frame.loc[done, c].notna().all()
@@ -187,9 +185,9 @@ def own_metrics(frame: pd.DataFrame) -> list[str]:
 
 
 def require_metric(frame: pd.DataFrame, metric: str) -> None:
-    """Raise UserError where the frame has no such metric; the nearest one is suggested.
+    """Raise a UserError for an unknown metric, with a suggestion.
 
-    A column of an interval, `gap/heldout:low`, or of a setting, `seed`, is no metric.
+    Interval columns (`gap/heldout:low`) and settings (`seed`) are not metrics.
     """
     metrics = [c for c in metric_columns(frame) if ":" not in c]
     if metric not in metrics:
@@ -197,12 +195,12 @@ def require_metric(frame: pd.DataFrame, metric: str) -> None:
 
 
 def is_metric(column: object) -> bool:
-    """Whether a column was measured, its intervals included."""
+    """Whether a column is a metric or its interval."""
     return any(mark in str(column) for mark in ("/", "@"))
 
 
 def plain(value: Any) -> Any:
-    """A value as a column holds it: scalars as they are, lists and mappings as compact JSON."""
+    """Return a value for a column: scalars unchanged, lists and mappings as compact JSON."""
     return value_text(value) if isinstance(value, dict | list | tuple) else value
 
 

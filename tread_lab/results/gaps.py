@@ -33,10 +33,10 @@ class PairedGap:
 
     Attributes:
         mean, low, high: the gap and the ends of its 95% interval; negative is better than baseline.
-        n, unit: over how many images or seeds the interval is taken. An interval over images says
-            how well this one pair of runs was measured; one over seeds also holds for other seeds.
-        kept: the share of an unpaired gap's variance that pairing over images left; 0.05 is a
-            variance twenty times smaller. NaN over seeds.
+        n, unit: number of images or seeds of the interval. An interval over images is about this
+            pair of runs; one over seeds also covers other seeds.
+        kept: variance of the paired gap relative to an unpaired one; 0.05 is twenty times smaller.
+            NaN over seeds.
     """
 
     mean: float
@@ -54,7 +54,7 @@ class Losses:
     Attributes:
         dense: dense forward.
         routed: forward under the training routes; absent for a run without routes.
-        level: the noise level of every image's every forward.
+        level: noise level of each image and forward pass.
         data: digests of the held-out data by name.
     """
 
@@ -65,7 +65,7 @@ class Losses:
 
     @property
     def trained(self) -> Array:
-        """The loss under the forward that was trained: routed, or dense without routes."""
+        """Loss of the trained forward pass: routed, or dense without routes."""
         return self.dense if self.routed is None else self.routed
 
     @staticmethod
@@ -77,14 +77,15 @@ class Losses:
             data = _measured_on(path)
             return Losses(arrays["dense"], arrays.get("routed"), arrays["level"], data)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise UserError(f"{path} is no record of losses ({error}); evaluate again") from None
+            raise UserError(
+                f"{path} must be a record of losses, got {error}. Try evaluating again."
+            ) from None
 
 
 def gap_over_images(loss_ML: Array, baseline_ML: Array) -> PairedGap:
     """Mean over images of the paired difference, averaged over levels within each image.
 
-    Both arrays hold the same images, levels and noises in the same places, so that what the two
-    runs share cancels before the spread is taken.
+    Both arrays have equal images, levels and noise per entry, so shared variation cancels.
     """
     if loss_ML.shape != baseline_ML.shape or loss_ML.ndim != 2:
         raise UserError(f"losses of {loss_ML.shape} and {baseline_ML.shape} cannot be paired")
@@ -95,12 +96,12 @@ def gap_over_images(loss_ML: Array, baseline_ML: Array) -> PairedGap:
 def loss_gaps(losses: Losses, baseline: Losses) -> dict[str, PairedGap]:
     """`gap/train`, `gap/heldout` and, for a routed run, `gap/route`, over images.
 
-    G_train = routed forward - baseline's dense forward (the gap of training curves),
-    G_heldout = dense forward - baseline's dense forward, G_route = routed - dense of the same run.
-    A gap whose losses are not finite is left out.
+    G_train = routed forward - baseline's dense forward (the gap of training curves), G_heldout =
+    dense forward - baseline's dense forward, G_route = routed - dense of the same run. Gaps with
+    non-finite losses are omitted.
 
     Raises:
-        UserError: the two were not taken on the same images at the same noise levels.
+        UserError: other images or noise levels.
     """
     _same_levels(losses, baseline)
     pairs = {
@@ -118,17 +119,17 @@ def route_gap(losses: Losses) -> dict[str, PairedGap]:
 def run_gaps(
     lab: Lab, trial_run: str, baseline_run: str, *, planned: Collection[str] = ()
 ) -> dict[str, PairedGap]:
-    """The gaps of one run to another from their recorded losses.
+    """Return the gaps of one run to another from their recorded losses.
 
-    Without an evaluation that both runs have, only `gap/route`, which needs no baseline, is left.
+    Without a common evaluation, only `gap/route` is returned.
 
     Args:
         trial_run, baseline_run: signatures of the two runs.
-        planned: signatures of evaluations; the largest of them that both runs have is taken, else
-            the largest of all.
+        planned: signatures of evaluations; the largest common one is used, else the largest common
+            one of all.
 
     Raises:
-        UserError: damaged losses, or the same evaluation was taken on other images or levels.
+        UserError: damaged losses, or other images or levels.
     """
     trial, baseline = (losses_paths(lab.run(name)) for name in (trial_run, baseline_run))
     try:
@@ -138,12 +139,12 @@ def run_gaps(
 
 
 def difference_errors(trial: Path, baseline: Path) -> dict[str, float]:
-    """Return the standard error of the difference of two runs, by the name of a Frechet distance.
+    """Return the standard error of the difference of two runs, by Frechet distance.
 
-    Images are paired, since both runs draw theirs from equal seeds.
+    Images are paired, because both runs draw them from equal seeds.
 
     Args:
-        trial, baseline: files of influences, of one evaluation.
+        trial, baseline: files of influences of one evaluation.
     """
     with np.load(trial, allow_pickle=False) as one, np.load(baseline, allow_pickle=False) as other:
         apart = {name: one[name] - other[name] for name in one.files if name in other.files}
@@ -151,10 +152,10 @@ def difference_errors(trial: Path, baseline: Path) -> dict[str, float]:
 
 
 def losses_paths(run: RunFolder, step: int | None = None) -> dict[str, Path]:
-    """Evaluation signature -> file of its losses, of every held-out evaluation of a run's end.
+    """Return evaluation signature -> file of losses, for held-out evaluations at the end of a run.
 
     Args:
-        step: another step than the end; signatures are those that the evaluations have at the end.
+        step: another step; signatures are those at the end.
     """
     paths = {}
     for folder in run.evaluations():
@@ -168,9 +169,9 @@ def losses_paths(run: RunFolder, step: int | None = None) -> dict[str, Path]:
 def recorded_gaps(
     trial: dict[str, Path], baseline: dict[str, Path], planned: Collection[str] = ()
 ) -> dict[str, PairedGap]:
-    """`run_gaps` of two sets of losses; only those of one evaluation signature are ever paired.
+    """Return `run_gaps` of two sets of losses, paired by evaluation signature.
 
-    `planned` evaluations come first, so that what another sweep measures changes no gap.
+    `planned` evaluations come first, so that other sweeps do not change gaps.
     """
     best = common_evaluation([trial, baseline], planned) or common_evaluation([trial], planned)
     if best is None:
@@ -184,8 +185,8 @@ def recorded_gaps(
 def common_evaluation(
     sides: Sequence[Mapping[str, Path]], planned: Collection[str] = ()
 ) -> str | None:
-    """Return the evaluation that losses of several runs are compared by: one that all have, planned
-    ones first, of these the largest; `None` without any.
+    """Return the evaluation by which losses of several runs are compared: common to all, planned
+    first, then the largest; or `None`.
 
     Args:
         sides: `losses_paths` of each run.
@@ -223,7 +224,7 @@ def _finite_gaps(pairs: dict[str, tuple[Array, Array]]) -> dict[str, PairedGap]:
 
 def _same_levels(losses: Losses, baseline: Losses) -> None:
     if losses.data and baseline.data and losses.data != baseline.data:
-        raise UserError("their held-out data differ, so that their losses do not compare")
+        raise UserError("their held-out data differ")
     own, theirs = losses.level, baseline.level
     if own.shape == theirs.shape and not np.allclose(own, theirs, rtol=SAME_LEVEL, atol=0):
         raise UserError("their noise levels differ; evaluate both again with the same spec")

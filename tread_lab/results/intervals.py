@@ -34,19 +34,18 @@ def half_width(deviation: ArrayLike, n: ArrayLike) -> Array:
     """Return half the width of the t-interval of a mean: t(n - 1) deviation / sqrt(n).
 
     Args:
-        deviation: standard deviations with the divisor n - 1; NaN, and so is the result, where n is
-            less than 2.
-        n: how many values each deviation was taken over.
+        deviation: standard deviations with divisor n - 1; NaN for n below 2, as is the result.
+        n: number of values of each deviation.
     """
     n = np.maximum(n, 2)
     return np.asarray(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * deviation / np.sqrt(n))
 
 
 def pairing_kept(trial_S: Array, baseline_S: Array) -> float:
-    """Return the variance of the paired difference over that of an unpaired one.
+    """Return the variance of the paired difference relative to an unpaired one.
 
-    That is 1 - rho at equal variances, where rho is the correlation of the two; 0.1 means that
-    pairing shrank the variance ten times. S may stand for images instead of seeds.
+    At equal variances 1 - rho, with the correlation rho; 0.1 is a tenfold reduction. S can be
+    images instead of seeds.
 
     Args:
         trial_S: values of a run.
@@ -59,12 +58,12 @@ def pairing_kept(trial_S: Array, baseline_S: Array) -> float:
 def worse_over_seeds(values_SK: Array, *, chosen: bool, cells: int) -> NDArray[np.bool_] | None:
     """Return which cells are worse than the first, at 95% for all of them together.
 
-    A value that is absent is NaN; a difference is over the seeds that both cells have. A cell of
-    one seed is not told apart. The result is `None` where no two cells share two seeds.
+    Missing values are NaN; differences use common seeds. Cells with one seed are never worse.
+    Returns `None` if no two cells share two seeds.
 
     Args:
-        chosen: whether the same values chose the first cell; else it was known before.
-        cells: size of the family, at least K: cells that were started and have no values count.
+        chosen: whether the first cell was chosen by these values, not in advance.
+        cells: size of the family, at least K, including started cells without values.
     """
     known_SK = np.isfinite(values_SK)
     if (known_SK.sum(axis=1) > 1).sum() < 2:
@@ -87,13 +86,13 @@ def worse_over_seeds(values_SK: Array, *, chosen: bool, cells: int) -> NDArray[n
 
 
 def to_one(cells: int, freedom_K: NDArray[np.int64]) -> Array:
-    """Return d for the differences of all cells to a known one: Bonferroni's, however they
-    correlate; freedom is Welch's, rounded down."""
+    """Return d for the differences of all cells to a fixed one: Bonferroni, valid for any
+    correlation; Welch's degrees of freedom, rounded down."""
     return np.asarray(stdtrit(freedom_K, 1 - (1 - CONFIDENCE) / (cells - 1)))
 
 
 def widening(cells: int, n: int) -> float:
-    """Return how much wider intervals over n images are that hold for all pairs of cells."""
+    """Return the factor by which simultaneous intervals over n images are wider."""
     return largest(cells, n, paired=True) / largest(2, n, paired=True)
 
 
@@ -101,12 +100,11 @@ def widening(cells: int, n: int) -> float:
 def largest(cells: int, n: int, *, paired: bool = False) -> float:
     """Return d with P(max_k (mean_k - mean_1) / error_k <= d) = 95%, simulated.
 
-    The first mean is the least; means and variances of the cells are equal, each over n seeds. Of
-    two cells d is the quantile of the two-sided t-test, paired by seed; of more it is not less,
-    since the variance of one may outweigh the others.
+    The first mean is the lowest of cells with equal means and variances over n seeds. For two cells
+    d is the quantile of the paired two-sided t-test; for more it is at least that.
 
     Args:
-        paired: whether errors are estimated from the differences, not from both cells.
+        paired: whether errors come from the differences, not from both cells.
     """
     of_two = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
     if cells == 2:
@@ -143,9 +141,9 @@ def _variances(values_SK: Array) -> Array:
 
 
 def smallest_gap(deviation: float, n: int) -> float:
-    """Return the difference that a two-sided t-test at 5% over n seeds shows with 80% power.
+    """Return the difference that a two-sided t-test at 5% over n seeds detects with 80% power.
 
-    It solves P(T > t(n - 1)) = 80% for the centre of a noncentral t distribution.
+    Solves P(T > t(n - 1)) = 80% for the noncentrality of T.
     """
     limit = stdtrit(n - 1, (1 + CONFIDENCE) / 2)
     return float(nctdtrinc(n - 1, 1 - POWER, limit) * deviation / np.sqrt(n))

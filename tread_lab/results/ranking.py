@@ -56,12 +56,11 @@ BEST = ":best"  # columns of the best cell beside those of another
 
 
 def ranking_key(frame: pd.DataFrame) -> str | None:
-    """The metric that cells of `trials_frame`'s rows are ranked by, `None` before any is measured.
+    """Return the metric by which cells are ranked, or `None` before any evaluation.
 
-    The gap in held-out loss where all trials are compared with the same kind of baseline; held-out
-    loss itself where there are several kinds, since a gap to another baseline is another scale, and
-    the gap again where the losses are, too: of several data sets or processes. A metric of samples
-    where neither was measured, or no gap and losses of several scales.
+    With one kind of baseline, the gap in held-out loss. With several kinds, held-out loss, because
+    gaps to different baselines do not compare; but the gap for several data sets or processes,
+    whose losses do not compare. Otherwise a metric of samples.
     """
     kinds = frame.loc[frame["role"] == "baseline", "cell"].nunique()
     own = own_metrics(frame)
@@ -77,17 +76,17 @@ def ranking_key(frame: pd.DataFrame) -> str | None:
 
 
 def scales_loss(axis: str, values: Iterable[Any]) -> bool:
-    """Return whether held-out losses along an axis are of other data or another process."""
+    """Return whether an axis changes the data or process, and so the scale of losses."""
     if axis in ONE_LOSS or axis.partition(".")[0] not in ("data", "process"):
         return False
     return len({repr(value) for value in values}) > 1  # an axis may have one value
 
 
 def ranking_caption(metric: str, comparison: str = "") -> str:
-    """Return the caption of a ranking by `metric`, the same wherever a ranking is shown.
+    """Return the caption of a ranking by `metric`.
 
     Args:
-        comparison: the question that differences answer, `frame.attrs["comparison"]`.
+        comparison: what was held equal, `frame.attrs["comparison"]`.
     """
     order = {1: "lower is better", -1: "higher is better", 0: "which is no measure of quality"}
     kind = order[metric_kind(metric).sign]
@@ -96,10 +95,9 @@ def ranking_caption(metric: str, comparison: str = "") -> str:
 
 
 def ranked_cells(frame: pd.DataFrame, key: str | None) -> pd.DataFrame:
-    """`cells_frame`, best first by `key`; a trial that is its baseline's own run is left out.
+    """Return `cells_frame`, best first by `key`, without trials that equal their baseline.
 
-    `rank` counts from 1 where one value of the key is better than another; equal cells share one.
-    Cells without a number follow in plan order.
+    `rank` starts at 1; ties share a rank. Cells without a number follow in plan order.
     """
     own = (frame["role"] == "trial") & (frame["run"] == frame["baseline"])
     cells = cells_frame(frame[~own])
@@ -107,9 +105,9 @@ def ranked_cells(frame: pd.DataFrame, key: str | None) -> pd.DataFrame:
 
 
 def best_first(cells: pd.DataFrame, key: str) -> pd.DataFrame:
-    """Return rows of `cells_frame` as `ranked_cells` does; a baseline's differences to it are 0.
+    """Return rows of `cells_frame` in ranking order; a baseline's differences are 0.
 
-    Of a cell that is ranked by some of its completed seeds alone, the reason says so.
+    The reason of a cell states if it is ranked by some of its completed seeds only.
     """
     done = cells["state"] == RunState.COMPLETED
     dense = (cells["role"] == "baseline") & done
@@ -126,8 +124,8 @@ def best_first(cells: pd.DataFrame, key: str) -> pd.DataFrame:
 
 
 def started_cells(frame: pd.DataFrame) -> int:
-    """Return how many cells beside baselines were started, also those that have no result, and
-    those that have left the file since."""
+    """Return the number of started cells without baselines, including cells without a result and
+    cells that left the file."""
     begun = (frame["role"] == "trial") & (frame["run"] != frame["baseline"])
     now = int(frame.loc[begun & (frame["state"] != RunState.PENDING), "cell"].nunique())
     return now + len(frame.attrs.get("left", ()))
@@ -136,10 +134,10 @@ def started_cells(frame: pd.DataFrame) -> int:
 def tied_with_best(
     lab: Lab, frame: pd.DataFrame, cells: Sequence[str], metric: str = GAP_HELDOUT
 ) -> list[str]:
-    """Return the cells that cannot be told from the first.
+    """Return the cells that cannot be distinguished from the first.
 
-    That is at 95% for all pairs of the cells that were started. Differences are paired over seeds,
-    and over images where each cell has one seed.
+    At 95% for all pairs of started cells. Differences are paired over seeds, or over images for
+    single seeds.
 
     Args:
         cells: completed trials, best first by the metric.
@@ -156,10 +154,10 @@ def tied_with_best(
 
 
 def better_than_dense(frame: pd.DataFrame, done: pd.DataFrame) -> bool:
-    """Return whether the first cell is better than dense at 95%, chosen as it is from all of them.
+    """Return whether the first cell is better than dense at 95%, corrected for its choice.
 
-    Its own interval must show it, and one that holds for all started cells against dense together,
-    over seeds: one seed shows nothing about a cell.
+    Requires both its own interval and a simultaneous one over all started cells, over seeds. Never
+    true for one seed.
 
     Args:
         done: rows of `ranked_cells`, completed trials, best first by held-out gap.
@@ -185,8 +183,8 @@ def _by_seed(rows: pd.DataFrame, cells: Iterable[str], metric: str) -> NDArray[n
 
 
 def lead(lab: Lab, frame: pd.DataFrame, cell: str, control: str) -> PairedGap | None:
-    """Return the gap of a cell less that of a control: over the seeds that both have, or over the
-    images of the only one; `None` where they share none."""
+    """Return the gap of a cell minus that of a control, over common seeds, or over the images of a
+    single one; `None` without common seeds."""
     done = frame[(frame["state"] == RunState.COMPLETED) & frame[GAP_HELDOUT].notna()]
     own, other = (
         done[(done["role"] == role) & (done["cell"] == name)].set_index("seed")
@@ -264,7 +262,7 @@ def _apart(
 
 
 def without_baseline(frame: pd.DataFrame) -> list[str]:
-    """A line for every baseline that ended without a result: its trials are compared with none."""
+    """Return a line for every baseline without a result."""
     baselines = frame[frame["run"].isin(frame["baseline"])].drop_duplicates("run")
     return [
         without_comparison(f"{row['cell']} seed {row['seed']}", RunState(row["state"]))
@@ -298,7 +296,7 @@ def ranking(
     """
     metric = metric or ranking_key(frame)
     if metric is None:
-        raise UserError("nothing has been measured in this sweep yet, so no cell can be ranked")
+        raise UserError("no cell can be ranked before the first evaluation")
     require_metric(frame, metric)
     cells, price = ranked_cells(frame, metric), training_price(frame)
     costs = {"flops": price, "hours": DEVICE_HOURS if price == TRAIN_FLOPS else ""}
@@ -320,9 +318,9 @@ def ranking(
 
 
 def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the ranking as people read it: texts only, a number with its interval in one column.
+    """Return the ranking as texts, each number with its interval in one column.
 
-    `interval over` says what the intervals of a row are over, each where they differ.
+    `interval over` has the unit of the intervals of a row, or one per metric if they differ.
     """
     ranks = table["rank"].map(lambda rank: "" if pd.isna(rank) else str(rank))
     texts = pd.DataFrame({"rank": ranks, "cell": table["cell"]})
@@ -358,8 +356,8 @@ def to_markdown(texts: pd.DataFrame) -> str:
 
 
 def training_price(rows: pd.DataFrame) -> str:
-    """Return the metric of what training costs: FLOPs with those of the runs that a run goes on
-    from, where these differ and all are recorded."""
+    """Return the metric of training cost: FLOPs including parents, if they differ and are all
+    recorded."""
     own, whole = rows.get(TRAIN_FLOPS), rows.get(FAMILY_FLOPS)
     if own is None or whole is None or whole[own.notna()].isna().any():
         return TRAIN_FLOPS

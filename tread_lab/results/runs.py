@@ -55,14 +55,14 @@ END = 0  # stands for the step at which a run ends
 
 @dataclass(frozen=True)
 class Record:
-    """What the folder of one run says; numbers are there for a completed run only.
+    """The record of one run; only completed runs have numbers.
 
     Attributes:
-        steps: at which the run has ended.
-        devices: how many trained the run together.
+        steps: last step of the run.
+        devices: number of devices of the run.
         evaluations: by step, `END` first; those of the plan first.
-        losses: files of held-out losses by step and signature, likewise.
-        influences: files of influences of images on Frechet distances, likewise.
+        losses: files of held-out losses by step and signature, in the same order.
+        influences: files of influences on Frechet distances, in the same order.
     """
 
     state: RunState
@@ -76,7 +76,7 @@ class Record:
 
     @staticmethod
     def read(run: RunFolder, planned: list[str], stopped: Mapping[str, int]) -> Record:
-        """Return the record of a run as a sweep sees it that has `stopped` some runs early."""
+        """Return the record of a run, given the runs that its sweep has `stopped` early."""
         result = run.result() if run.path.is_dir() else None
         if result is None:
             state = run.state() if run.path.is_dir() else RunState.PENDING
@@ -122,8 +122,8 @@ class SweepReader:
     """Reads the trials of a plan into rows.
 
     Attributes:
-        plan: the plan, its baselines with the axis values that tell them apart.
-        names: the names of metrics under this plan.
+        plan: the plan; baselines have the axis values that distinguish them.
+        names: metric names under this plan.
     """
 
     @staticmethod
@@ -148,10 +148,10 @@ class SweepReader:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """The row of each trial in `trials_frame`, without the columns of which it has none.
+        """The row of each trial in `trials_frame`, without missing columns.
 
         Raises:
-            UserError: an evaluation of a run cannot be understood.
+            UserError: an invalid record of an evaluation.
         """
         return [*map(self._row, self.plan.trials)]
 
@@ -160,15 +160,14 @@ class SweepReader:
         return self.frame(self.rows)
 
     def steps(self) -> pd.DataFrame:
-        """Return one row per trial and step at which it was measured, its end last, in plan order.
+        """Return one row per trial and evaluated step, the end last, in plan order.
 
-        The columns are those of `trials_frame` and `step`, which is one more axis. Metrics are
-        those of the EMA weights of that step under the names that they have at the end; gaps are to
-        the baseline at the same step. `cost/train_flops`, `cost/train_seconds`,
-        `cost/device_hours` and `cost/train_images` are the run's share up to the step; where routes
-        are on in a part of the steps, time and FLOPs are known of the end alone. A trial that is
-        not completed has one row without a step. `frame.attrs["schedules"]` lists the schedules by
-        which rates fall to the end: under them an earlier step is no shorter run.
+        The columns are those of `trials_frame` and the axis `step`. Metrics are of the EMA weights
+        at the step, under the names of the end; gaps are to the baseline at the same step.
+        `cost/train_flops`, `cost/train_seconds`, `cost/device_hours` and `cost/train_images` count
+        up to the step; if routes are active in some steps only, time and FLOPs are known at the end
+        only. Incomplete trials have one row without a step. `frame.attrs["schedules"]` lists
+        decaying learning-rate schedules, under which a checkpoint differs from a shorter run.
         """
         frame = self.frame(row for one in self._pairs for row in self.rows_by_step(*one))
         frame[STEP] = frame[STEP].astype("Int64")
@@ -180,11 +179,11 @@ class SweepReader:
         return frame
 
     def equal_steps(self) -> pd.DataFrame | None:
-        """Return the rows of `trials_frame`, each run at the step at which its baseline ends.
+        """Return the rows of `trials_frame`, each run at the last step of its baseline.
 
-        These answer at equal steps what a sweep with `match` asks at equal cost, from the same
-        runs. It is `None` for other sweeps, and where no run was measured so or a stage is no
-        shorter run. `frame.attrs["at_step"]` has the step of each run that goes on.
+        The equal-steps view of a sweep with `match`, from the same runs. `None` for other sweeps,
+        without such evaluations, or if checkpoints differ from shorter runs.
+        `frame.attrs["at_step"]` has the step of each run that continues.
         """
         if self.plan.match is None:
             return None
@@ -197,11 +196,10 @@ class SweepReader:
         return frame if GAP_HELDOUT in frame and trials[GAP_HELDOUT].notna().any() else None
 
     def training(self) -> pd.DataFrame:
-        """Return the rows of curves over training: stages of runs, else runs of several lengths.
+        """Return the rows of curves over training: checkpoints, or runs of several lengths.
 
-        They are those of `steps` where a run was measured before its end, and those of
-        `trials_frame` else, or where the one other step is that at which the baselines of a sweep
-        with `match` end.
+        The rows of `steps` if a run was evaluated before its end, else those of `trials_frame`.
+        Steps at which only baselines of a matched sweep end do not count.
         """
         stages = {tree.get("step") for tree in self.plan.evaluate} - {None}
         if self.plan.match is not None and stages <= {trial.steps for trial in self.plan.trials}:
@@ -232,10 +230,10 @@ class SweepReader:
         }
 
     def measured_at(self, trial: Trial[Tree]) -> dict[int, dict[str, float]]:
-        """Return what was measured of a trial before its end: by step, metrics and gaps.
+        """Return metrics and gaps of a trial before its end, by step.
 
-        The names are those of the end. A gap is that to the baseline at the same step, which may be
-        its end; there is none where runs differ in length and an earlier step is no shorter run.
+        Names are those of the end. Gaps are to the baseline at the same step, which can be its end;
+        none if runs differ in length and checkpoints differ from shorter runs.
         """
         record, baseline = self._records[trial.run], self._trials.get(trial.baseline or "")
         ends, alike = dict[int, int](), baseline is not None and baseline.steps == trial.steps
@@ -249,7 +247,7 @@ class SweepReader:
     def rows_by_step(
         self, trial: Trial[Tree], whole: Mapping[str, Any]
     ) -> Iterator[dict[str, Any]]:
-        """Yield the row of a trial at every step at which it was measured, its end last."""
+        """Yield the row of a trial at every evaluated step, the end last."""
         if whole["state"] is not RunState.COMPLETED:
             yield {**whole, STEP: None}
             return
@@ -271,7 +269,7 @@ class SweepReader:
         return {name: x for name, x in {**next(rows, {}), **settings}.items() if name != STEP}
 
     def frame(self, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-        """Return rows as a frame: columns in order, whole numbers whole, its `attrs` set."""
+        """Return rows as a frame with ordered columns, integers and `attrs`."""
         frame = pd.DataFrame([*rows])
         axes = self.plan.axes
         if not self._compares_losses:
@@ -382,26 +380,25 @@ def _over_sets(metric: str, tree: Tree, baseline: Tree) -> dict[str, float]:
 def trials_frame(lab: Lab, sweep: str) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
-    Columns: run, role, seed, state, reason, mixed (whether its code, data or weights are not those
-    of most runs), disturbed (whether its times are no facts), baseline (the run it is compared
-    with), cell (its label), the axis values, those of `train` in `RECIPE`, the parameters of
+    Columns: run, role, seed, state, reason, mixed (whether code, data or weights differ from most
+    runs), disturbed (whether its times were disturbed), baseline (the run it is compared with),
+    cell (its label), the axis values, those of `train` in `RECIPE`, the parameters of
     `metric_names.parameters`, steps_done, metrics of the evaluations, gaps (`gap/heldout`, with
     `:low` and `:high`, `:n` images and `:kept`, the share of variance that pairing left) and costs.
-    Frechet distances of enough images, and metrics over sets of images, have `:low`, `:high` and
-    `:n` over sampled images of the same network, and `:paired`, half the width of the interval of
-    their difference to the baseline.
-    Metric columns are those with `/` or `@` in their name. **Only completed runs have numbers**:
-    any other trial is a row with its state and NaN. Gaps of losses that another sweep has measured
-    are there only if every completed run has such losses.
+    Frechet distances of enough images and metrics over image sets have `:low`, `:high` and `:n`
+    over sampled images, and `:paired`, the half-width of the interval of their difference to the
+    baseline. Metric columns are those with `/` or `@` in their name. **Only completed runs have
+    numbers**: other trials have their state and NaN. Gaps measured by another sweep are included
+    only if every completed run has them.
 
     A completed trial whose baseline ended without a result has that as its reason.
 
-    Where a sweep has baselines of several kinds, each has the axis values in which they differ.
+    Baselines of several kinds have the axis values in which they differ.
 
     `frame.attrs`: `evaluations` (signatures of the planned evaluations), `axes` (axis columns),
     `planned` and `foreign` (metric columns that this sweep asked for, and others), `comparison`
-    (the question that differences to baselines answer, such as `at equal training FLOPs`),
-    `margin` (of equivalence) and `left` (cells that have left the file).
+    (what was held equal, such as `at equal training FLOPs`), `margin` (of equivalence) and `left`
+    (cells that have left the file).
 
     Raises:
         UserError: no such sweep.

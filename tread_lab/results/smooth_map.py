@@ -52,7 +52,7 @@ class _Posterior:
 
 
 def smooth_map(places_K3: Array, gaps_SK: Array, *, depth: int) -> pd.DataFrame:
-    """Return the map that gaps of some placements imply, a row for each placement.
+    """Return the posterior map of gaps, one row per placement.
 
     Columns: `mean`, `deviation`, `low`, `high` (95%) of f; `best`, the probability that the cell is
     the lowest of the measured ones, and `best_of_all`, of all. The map is the same whenever it is
@@ -60,11 +60,11 @@ def smooth_map(places_K3: Array, gaps_SK: Array, *, depth: int) -> pd.DataFrame:
 
     Args:
         places_K3: first block, last block (both inclusive) and selection rate.
-        gaps_SK: the gap of each seed's run to its baseline; NaN where it was not measured.
+        gaps_SK: gap of each seed; NaN if not measured.
         depth: blocks of the network.
 
     Raises:
-        ValueError: fewer than `FEWEST` placements are measured, or more than `MOST` are asked for.
+        ValueError: fewer than `FEWEST` measured or more than `MOST` requested placements.
     """
     measured_K = np.isfinite(gaps_SK).any(axis=0)
     if measured_K.sum() < FEWEST or len(places_K3) > MOST:
@@ -121,7 +121,7 @@ def _fitted(
 
 
 def skipped(places_K3: Array, depth: int) -> Array:
-    """Return the share c of all tokens' blocks that each placement skips."""
+    """Return the share c of token-blocks that each placement skips."""
     start_K, end_K, rate_K = places_K3.T
     return np.asarray(rate_K * (end_K - start_K + 1) / depth)
 

@@ -23,7 +23,7 @@ from tread_lab.results.runs import SweepReader, trials_frame
 
 @dataclass(frozen=True)
 class SweepFrames:
-    """One sweep of a lab; each frame is read when it is first used, and once."""
+    """One sweep of a lab, as lazily read data frames."""
 
     lab: Lab
     name: str
@@ -40,8 +40,7 @@ class SweepFrames:
 
     @cached_property
     def training(self) -> pd.DataFrame:
-        """The rows of curves over training: those of `SweepReader.steps` where runs were measured
-        before their end, else `trials`, of which a sweep over training steps has several."""
+        """Rows of curves over training, `SweepReader.training`."""
         return SweepReader.of(self.lab, self.name).training()
 
     def history(self, *keys: str) -> pd.DataFrame:
@@ -49,16 +48,17 @@ class SweepFrames:
         return history_frame(self.lab, self.name, keys)
 
     def metric(self, start: str) -> str:
-        """Return the sweep's first metric of samples that begins so: `fd` for `fd[inception]@5k`.
+        """Return the sweep's first sample metric with this prefix: `fd` for `fd[inception]@5k`.
 
         Raises:
-            UserError: nothing of the kind was measured.
+            UserError: no such metric was measured.
         """
         columns = (str(c) for c in self.trials.columns if "@" in str(c) and ":" not in str(c))
         names = (column.split(" ")[0] for column in columns if column.startswith(start))
         if (name := next(names, None)) is None:
             raise UserError(
-                f"{self.name} measured no {start}; `tread-lab evaluate {self.name} fd@1k`"
+                f"{self.name} has no {start}; measure it with `tread-lab evaluate {self.name}"
+                " fd@1k`"
             )
         return name
 
@@ -74,12 +74,12 @@ def open_sweep(name: str, root: str | os.PathLike[str] | None = None) -> SweepFr
     """Return a planned sweep as data frames.
 
     Args:
-        name: the sweep; TREAD_LAB_SWEEP, where it is set, names another.
-        root: the folder of its lab; by default TREAD_LAB_ROOT, else the nearest folder `lab` with
-            sweeps here or above.
+        name: the sweep; TREAD_LAB_SWEEP overrides it.
+        root: folder of its lab; by default TREAD_LAB_ROOT, else the nearest folder `lab` with
+            sweeps here or in a parent folder.
 
     Raises:
-        UserError: there is no such folder, or no such sweep in it; suggests a near miss.
+        UserError: no such folder or sweep; suggests a near miss.
     """
     places = (folder / "lab" for folder in (Path.cwd(), *Path.cwd().parents))
     nearest = next((place for place in places if (place / "sweeps").is_dir()), None)
@@ -91,7 +91,7 @@ def history_frame(lab: Lab, sweep: str, keys: Collection[str] = ()) -> pd.DataFr
     """Return every logged value of every run of a sweep, each run once.
 
     Args:
-        keys: the keys to keep; all where there are none.
+        keys: keys to keep; all if empty.
 
     Raises:
         UserError: no run has logged one of the keys; suggests a near miss.

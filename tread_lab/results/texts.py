@@ -26,10 +26,10 @@ def result_texts(cells: pd.DataFrame, metric: str) -> list[str]:
 
 
 def intervals_over(cells: pd.DataFrame, metric: str) -> list[str]:
-    """Return what the intervals in `result_texts` are over: `3 seeds`, `32 images of 1 seed`
-    (held out), `500 samples of 1 seed`.
+    """Return the unit of the intervals in `result_texts`: `3 seeds`, `32 images of 1 seed` (held
+    out), `500 samples of 1 seed`.
 
-    A text is empty where there is no interval, or where a unit stands in its place.
+    Empty without an interval, or for values with a unit.
     """
     if metric_kind(metric).unit:
         return [""] * len(cells)
@@ -40,7 +40,7 @@ def intervals_over(cells: pd.DataFrame, metric: str) -> list[str]:
 
 
 def measured_as(cells: pd.DataFrame, metric: str) -> str:
-    """Return what the intervals of rows of `cells_frame` are over: `95% over 3 seeds`, or empty."""
+    """Return the unit of the intervals of `cells_frame` rows: `95% over 3 seeds`, or empty."""
     over = sorted({*intervals_over(cells, metric)} - {""})
     return f"95% over {' or '.join(over)}" if over else ""
 
@@ -52,12 +52,12 @@ def interval_text(metric: str, value: float, low: float, high: float, *, over: s
 
 
 def number(value: float, *, signed: bool = False) -> str:
-    """Return three digits with a real minus sign, for what is no metric."""
+    """Return a number other than a metric, with three digits and a real minus sign."""
     return f"{value:{'+' if signed else ''}.3g}".replace("-", MINUS)
 
 
 def outcomes(low: ArrayLike, high: ArrayLike, sign: float) -> dict[str, int]:
-    """Return how many intervals of differences show a cell to be better, worse, or neither.
+    """Return how many intervals of differences are better, worse, or contain zero.
 
     Args:
         sign: 1 where lower is better, -1 where higher is.
@@ -73,7 +73,7 @@ def outcomes(low: ArrayLike, high: ArrayLike, sign: float) -> dict[str, int]:
 def outcomes_text(counts: Mapping[str, int], cells: str, over: str = "") -> str:
     """Return `Compared with dense, each by its own interval (95% over 3 seeds), of 4 routes: ...`.
 
-    Of many cells some intervals lie on one side of zero by chance.
+    Among many cells, some intervals exclude zero by chance.
     """
     texts = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     own = f"each by its own interval ({over or '95%'})"

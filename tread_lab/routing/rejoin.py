@@ -43,11 +43,11 @@ def _rows(keep_BK: Tensor, N: int) -> Tensor:
 
 
 class Rejoin(Protocol):
-    """Makes the stream after a route from what came out of it and what went around it.
+    """Computes the stream after a route from routed and kept tokens.
 
     Attributes:
-        spans: routes whose end is a part of the network, in a dense pass too.
-        width: width of the stream after it, where another than before.
+        spans: routes whose end has parameters, also in a dense pass.
+        width: width of the stream after the route, if it changes.
     """
 
     spans: tuple[Span, ...]

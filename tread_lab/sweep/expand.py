@@ -51,7 +51,7 @@ class Expansion:
     """All trials, baselines first, then their controls.
 
     Attributes:
-        excluded: cells that miss an expression of `where`.
+        excluded: cells excluded by `where`.
     """
 
     trials: tuple[Trial[RunSpec], ...]
@@ -69,9 +69,9 @@ def expand(
     """Return the trials of a sweep, baselines first.
 
     Args:
-        facts: further names that `where` may use, such as what the device can do.
-        price: what a run spends of that which the sweep's `match` names.
-        whole: completes each run before it is signed.
+        facts: further names for `where`, such as `device.precisions`.
+        price: cost of a run in terms of `match`.
+        whole: completes each run before its signature is computed.
 
     Raises:
         UserError: an unknown axis, an impossible cell that `where` does not exclude, no cell left.
@@ -95,7 +95,7 @@ def expand(
                 own = merged(RunSpec, dense, fields)
                 _, trial = runs.pair("control", fields, own, dense, spend)
                 if trial.run == trial.baseline:
-                    raise UserError(f"must change the baseline, got {shown(control)}")
+                    raise UserError(f"must differ from the baseline, got {shown(control)}")
             controls[trial.run, trial.baseline] = trial
     baselines = {baseline.run: baseline for baseline, _ in pairs if baseline is not None}
     return Expansion(
@@ -195,13 +195,13 @@ class _Runs:
     def pair(
         self, role: str, cell: Cell, tree: dict[str, Any], dense: dict[str, Any] | None, spend: Any
     ) -> Pair:
-        """Return the baseline of the tree `dense`, or `None`, and the trial of `tree`.
+        """Return the baseline of the tree `dense` (or `None`) and the trial of `tree`.
 
         Args:
-            spend: multiples of what the baseline spends, of both.
+            spend: multiples of the baseline's cost, for both.
 
         Raises:
-            UserError: one of them is no possible run.
+            UserError: one of them is not a valid run.
         """
         seed = tree["seed"]
         if dense is None:
@@ -219,9 +219,11 @@ class _Runs:
         price, base = self._price, self._run(dense, "baseline")[0]
         assert price is not None
         if self._run(tree)[0].parent is not None or base.parent is not None:
-            raise UserError("match: what a parent spent is not counted; leave out `then`")
+            raise UserError(
+                "match: must not be combined with `then`, whose parent's cost is not counted"
+            )
         if not base.train.steps:
-            raise UserError("match: the baseline trains no step")
+            raise UserError("match: requires a baseline that trains, got 0 steps")
         dense = _with_steps(dense, max(1, round(spend * base.train.steps)))
         base = self._run(dense)[0]
         steps = matched_steps(
@@ -241,11 +243,10 @@ class _Runs:
 
 
 def matched_steps(price: Callable[[int], float], spent: float, steps: int) -> int:
-    """Return the steps whose price is nearest to `spent`.
+    """Return the number of steps with the cost nearest to `spent`.
 
     Args:
-        price: of a run of so many steps. It rises with them, but for what the rounding of a phase's
-            ends takes back.
+        price: cost of a run by its steps; increasing, up to rounding of phases.
         steps: where the search starts, at least 1.
     """
     low = high = max(1, round(steps * spent / price(steps)))  # where all steps cost the same
@@ -301,7 +302,7 @@ def _evaluations(
     samplers = distinct(grid(sweep.sampler_axes, "sampler_axes"))
     evaluations = decode_evaluations(written, experiment.usual, cells=samplers)
     if sweep.sampler_axes and not any(spec.kind == "samples" for spec in evaluations):
-        raise UserError("sampler_axes: there is no evaluation of samples; add e.g. fd@1k")
+        raise UserError("sampler_axes: requires an evaluation of samples. Try evaluate=[fd@1k].")
     if not any(spec.step == BASELINE for spec in evaluations):
         return evaluations
     step = None if sweep.match is None else _baseline_step(pairs, trees)
@@ -322,13 +323,13 @@ def _baseline_step(pairs: Sequence[Pair], trees: Sequence[Any]) -> int:
         follows = follows_length(encode(trial.spec), shares)
         if follows := follows or follows_length(encode(baseline.spec), ()):
             raise UserError(
-                f"evaluate: `at {BASELINE}` compares at equal steps, and under {follows} an"
-                " earlier step is no shorter run; say `fixed: {train: {schedule: constant,"
-                " ema: 0.97}}`, and write shares as steps"
+                f"evaluate: `at {BASELINE}` requires settings that do not follow the length of the"
+                f" run, got {follows}. Try `fixed: {{train: {{schedule: constant, ema: 0.97}}}}`,"
+                " with steps instead of shares."
             )
     if len(ends) != 1:
         some = ", ".join(map(str, sorted(ends)))
-        raise UserError(f"evaluate: `at {BASELINE}` needs one length of baselines, got {some}")
+        raise UserError(f"evaluate: `at {BASELINE}` requires baselines of equal length, got {some}")
     return ends.pop()
 
 

@@ -30,13 +30,13 @@ _ROUTE = ("start", "end", "length", "rate")
 
 
 def evaluate(text: str, lookup: Lookup) -> Any:
-    """Return the value of `text`; `lookup` gives the values of names, dotted ones too.
+    """Return the value of `text`; `lookup` returns the values of (dotted) names.
 
     It may contain numbers, texts, lists, `+ - * / // %`, comparisons, `in`, `and`, `or`, `not`,
     and the functions `min`, `max` and `round` (to a whole number).
 
     Raises:
-        UserError: not an expression, an unknown name, or operands that do not go together.
+        UserError: not an expression, an unknown name, or incompatible operands.
     """
     try:
         return _value(_parsed(text), lookup)
@@ -93,12 +93,12 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
 
 
 class CellNames:
-    """Names an expression may use: the cell's axes, start, end, length, rate, B, N, and any field
-    of the run by its dotted name, its default where nothing sets it.
+    """Names available in expressions: the cell's axes, start, end, length, rate, B, N, and any
+    field of the run by its dotted name.
 
     Args:
-        tree: the run's plain tree, `=expression` where a value is computed.
-        facts: further names, such as what the device can do.
+        tree: the run's plain tree, with `=expression` for computed values.
+        facts: further names, such as `device.precisions`.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class CellNames:
         """Return `value` with every `=expression` in it computed.
 
         Raises:
-            UserError: an expression that cannot be evaluated, or that needs its own value.
+            UserError: an invalid or circular expression.
         """
         if isinstance(value, Mapping):
             return {key: self.settled(item) for key, item in value.items()}
@@ -138,7 +138,7 @@ class CellNames:
 
     def _field(self, name: str) -> Any:
         if name == "seed":
-            raise UserError("'seed' is no name here: every cell runs once for each of `seeds`")
+            raise UserError("'seed' is not available: each cell runs once per seed")
         with contextlib.suppress(LookupError):
             return value_at(self.facts, name.split("."))
         try:
@@ -152,7 +152,7 @@ class CellNames:
         if name == "rate":
             return self.settled(route.get("rate", RouteSpec.rate))
         if not {"start", "end"} <= route.keys():
-            raise UserError(f"{name!r} needs a route; add an axis `route` or a route to the base")
+            raise UserError(f"{name!r} requires a route. Try an axis `route`.")
         if name == "length":
             return self._route("end") - self._route("start") + 1
         return block_index(self.settled(route[name]), self("B"))

@@ -33,11 +33,11 @@ Kind = tuple[object, ...]
 
 @dataclass(frozen=True)
 class RemainingTime:
-    """Predicted seconds of the open runs, by the wall and of devices; `None` if not known.
+    """Predicted wall-clock and device seconds of the open runs; `None` if unknown.
 
     Attributes:
-        source: what the prediction rests on: `from 3 earlier runs`, or what is assumed.
-        trained: of the open runs, those that are only measured.
+        source: basis of the prediction: `from 3 earlier runs`, or an assumption.
+        trained: number of open runs that only need evaluations.
     """
 
     seconds: float | None
@@ -53,7 +53,7 @@ def task_flops(task: Task) -> int:
 
 
 def evaluation_flops_left(lab: Lab, task: Task, measured: float = 0.0) -> float:
-    """Return the FLOPs of evaluations not done, less a share `measured` of the first of them."""
+    """Return the FLOPs of open evaluations, minus the share `measured` of the first."""
     folder = lab.run(task.run)
     begun = folder.path.exists()
     specs = [e for e in task.evaluations if not begun or not folder.evaluation(e).done]
@@ -62,7 +62,7 @@ def evaluation_flops_left(lab: Lab, task: Task, measured: float = 0.0) -> float:
 
 
 def kind_of(spec: RunSpec) -> Kind:
-    """Return what decides how long a FLOP takes on one device; placements and rates do not."""
+    """Return the settings that determine the time per FLOP on a device, without routes."""
     shape = (spec.data.channels, spec.data.size)
     joined = tuple(system.files(spec) for system in systems_of(spec))
     execution = (spec.execution.micro_batch, *spec.execution.kernels)
@@ -86,13 +86,13 @@ class Speed:
         return spec.train.steps * self.overhead + cost(spec).train_flops * self.per_flop
 
     def seconds_left(self, lab: Lab, task: Task) -> float:
-        """Return the seconds of what is left of a task; evaluations are as fast as training."""
+        """Return the remaining seconds of a task, with evaluations as fast per FLOP as training."""
         training = (1 - kept_share(lab, task)) * self.train_seconds(task.spec)
         return training + self.per_flop * evaluation_flops_left(lab, task)
 
 
 def forecast(lab: Lab, todo: Sequence[Task], devices: Devices) -> RemainingTime:
-    """Predict when the last task has ended."""
+    """Predict the time until the last task ends."""
     kinds = [kind_of(task.spec) for task in todo]
     found = {kind: fitted(steps) for kind, steps in earlier_steps(lab, kinds, devices).items()}
     for kind, task in zip(kinds, todo):
@@ -121,12 +121,12 @@ def _assumed(spec: RunSpec, devices: Devices) -> Speed | None:
 
 
 def fitted(steps: Sequence[tuple[float, float]]) -> Speed:
-    """Return the line by least squares, with no part below zero, through FLOPs and seconds.
+    """Return a least-squares line through FLOPs and seconds, with nonnegative coefficients.
 
-    A single FLOP count tells no fixed part.
+    With a single FLOP count the fixed part is 0.
 
     Args:
-        steps: FLOPs and seconds, at least one.
+        steps: pairs of FLOPs and seconds, at least one.
     """
     flops, seconds = (statistics.fmean(values) for values in zip(*steps))
     slope = seconds / flops
@@ -139,9 +139,9 @@ def fitted(steps: Sequence[tuple[float, float]]) -> Speed:
 def earlier_steps(
     lab: Lab, kinds: Collection[Kind], devices: Devices
 ) -> dict[Kind, list[tuple[float, float]]]:
-    """Return FLOPs and seconds of a step of completed runs of these kinds on devices like these.
+    """Return FLOPs and seconds per step of completed runs of these kinds on these device models.
 
-    Of a kind the newest eight count, among the newest hundred of the lab.
+    Uses the newest eight runs per kind among the lab's newest hundred.
     """
     found: dict[Kind, list[tuple[float, float]]] = {}
     paths = lab.root.glob("runs/*/result.json")
@@ -173,11 +173,10 @@ def _is_alike(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
 
 
 class TrainSeconds:
-    """Seconds of all training steps of a run, by the lab's earlier runs of each kind.
+    """Predicts the training seconds of a run from the lab's earlier runs of its kind.
 
     Args:
-        stored: speeds that the sweep was planned by before: they stay, so that its runs keep their
-            steps.
+        stored: speeds of the stored plan, which stay so that its runs keep their steps.
     """
 
     def __init__(self, lab: Lab, devices: Devices, stored: Mapping[str, Sequence[float]]) -> None:
@@ -205,7 +204,7 @@ def name_of_kind(spec: RunSpec) -> str:
 
 
 def makespan(seconds: Iterable[float], slots: int) -> float:
-    """Return the second in which the last run ends; each starts in the slot that is free first."""
+    """Return the end of the last run, in seconds; each run starts in the first free slot."""
     free = [0.0] * max(slots, 1)
     for length in seconds:
         heapq.heapreplace(free, free[0] + length)
@@ -213,12 +212,12 @@ def makespan(seconds: Iterable[float], slots: int) -> float:
 
 
 def disk_bytes(tasks: Iterable[Task]) -> int:
-    """Return the bytes of checkpoints, snapshots and samples that `tasks` leave at most."""
+    """Return an upper bound on the bytes of checkpoints, snapshots and samples of `tasks`."""
     return sum(_checkpoint_bytes(task) + _sample_bytes(task) for task in tasks)
 
 
 def disk_line(tasks: Iterable[Task], lab: Lab) -> str:
-    """Return what the open runs leave on the disk, and what is free."""
+    """Return a line with disk use of the open runs and free space."""
     folder = next(path for path in (lab.root, *lab.root.parents) if path.exists())
     free = amount(shutil.disk_usage(folder).free)
     return f"disk: at most {amount(disk_bytes(tasks))}; {free} free in {lab.root}"

@@ -36,16 +36,15 @@ Cells = dict[str, tuple[Trial[RunSpec], ...]]
 
 @dataclass(frozen=True)
 class Plan(PlanOf[RunSpec]):
-    """A plan that can be run: its trials in order, baselines first.
+    """An executable plan: trials in order, baselines first.
 
-    Under a search, `trials` are the baselines that all cells share. A plan that was loaded has no
-    `cells`; its `trials` include the suggested ones.
+    For a search, `trials` are the baselines shared by all cells. A loaded plan has no `cells`; its
+    `trials` include suggested ones.
 
     Attributes:
-        cells: what a search chooses from: the runs of every cell that is not excluded and of its
-            baselines, by the text of the cell.
-        search_spec: of the sweep file at hand; `None` where a plan was loaded.
-        places: of the cells of the sampler `map` in their order: start, end and rate; else empty.
+        cells: search space: runs of every cell and its baselines, by the cell's text.
+        search_spec: search of the sweep file; `None` for a loaded plan.
+        places: start, end and rate of each cell for the sampler `map`; else empty.
     """
 
     cells: Cells = field(default_factory=Cells, repr=False)
@@ -54,21 +53,21 @@ class Plan(PlanOf[RunSpec]):
 
     @cached_property
     def evaluations(self) -> tuple[EvaluationSpec, ...]:
-        """Every evaluation on its own: those of the same images stay as they were first planned."""
+        """All evaluations; those of the same images stay as first planned."""
         written = ([tree] for tree in self.evaluations_as_written)
         return tuple(chain.from_iterable(map(decode_evaluations, written)))
 
     def trials_of(self, *cells: Cell) -> tuple[Trial[RunSpec], ...]:
         """Return the runs of some cells: of each one a seed, those of its baselines first.
 
-        The sampler `map` asks for single runs: a cell that comes again stands for its next seed.
+        The sampler `map` requests single runs: a repeated cell means its next seed.
         """
         names = [*map(repr, cells)]
         turns = [names[:k].count(name) for k, name in enumerate(names)]
         return tuple(t for name, turn in zip(names, turns) for t in self.turn(name, turn))
 
     def turn(self, name: str, turn: int) -> tuple[Trial[RunSpec], ...]:
-        """Return the runs for which a cell stands where it is suggested after `turn` times."""
+        """Return the runs of a cell that was suggested `turn` times before."""
         own = self.cells[name]
         if not self.places:
             return own
@@ -83,7 +82,7 @@ class Plan(PlanOf[RunSpec]):
 
     @property
     def most(self) -> int:
-        """How many suggestions a search can make: of each cell one, or one for each seed."""
+        """Maximum number of suggestions: one per cell, or per cell and seed."""
         runs = sum(trial.role == "trial" for own in self.cells.values() for trial in own)
         return runs if self.places else len(self.cells)
 
@@ -94,12 +93,12 @@ class Plan(PlanOf[RunSpec]):
 
     @property
     def parents(self) -> int:
-        """The number of runs that are no trials, and others start from them."""
+        """Number of parent runs that are not trials."""
         return len(self.tasks) - len({trial.run for trial in self.trials})
 
     @property
     def possible_trials(self) -> tuple[Trial[RunSpec], ...]:
-        """Every trial that may run: under a search those of all cells, shared ones repeatedly."""
+        """Every possible trial: for a search, of all cells, with repetitions."""
         if self.search_spec is None:
             return self.trials
         return tuple(trial for own in self.cells.values() for trial in own)
@@ -109,11 +108,11 @@ class Plan(PlanOf[RunSpec]):
         return self.tasks if self.search_spec is None else self.tasks_of(self.possible_trials)
 
     def open_tasks(self, lab: Lab) -> list[Task]:
-        """Return the tasks of the plan with something left to do."""
+        """Return the open tasks of the plan."""
         return self.open_of(lab, self.tasks)
 
     def open_of(self, lab: Lab, tasks: Iterable[Task]) -> list[Task]:
-        """Return those of `tasks` with something left to do; one stopped early has nothing."""
+        """Return the open tasks among `tasks`; stopped ones are done."""
         stopped = stopped_early(lab, self)
         return [task for task in tasks if not is_complete(lab, task) and task.run not in stopped]
 
@@ -130,7 +129,7 @@ def with_whole_parents(part: T, lab: Lab) -> T:
     """Return a sweep or experiment in which the spec of each parent replaces its signature.
 
     Raises:
-        UserError: the lab has no such run, or several.
+        UserError: no such run in the lab, or several.
     """
     return decode(type(part), with_parents(vars(part), lab))
 
@@ -145,17 +144,17 @@ def plan_sweep(
     *,
     say: Callable[[str], None] = lambda line: None,
 ) -> Plan:
-    """Return the plan of a sweep with what only its lab knows: the specs of parents.
+    """Return the plan of a sweep, with specs of parents from its lab.
 
     Args:
-        whole: completes each run before it is signed, such as `DataDigests.named`.
+        whole: completes each run before its signature is computed, e.g. `DataDigests.named`.
     """
     full, base = with_whole_parents(sweep, lab), with_whole_parents(experiment, lab)
     stored = lab.sweep(name).stored_plan()
     seconds = TrainSeconds(lab, devices, stored.sources.get("speeds", {}) if stored else {})
     plan = make_plan(name, full, base, devices.names(), seconds, whole)
     if (seed := base.run.get("seed", sweep.seeds[0])) not in sweep.seeds:
-        say(f"the seed of {base.name} is {seed}, and this sweep trains seeds={[*sweep.seeds]}")
+        say(f"seed: must be one of seeds={[*sweep.seeds]}, got {seed} in {base.name}")
     specs = [trial.spec for trial in plan.possible_trials]
     check_treatments(specs)
     for line in ema_notices(specs):
@@ -174,8 +173,8 @@ def make_plan(
     """Expand a sweep into its plan; write nothing.
 
     Args:
-        facts: further names that the sweep's `where` may use.
-        whole: completes each run before it is signed.
+        facts: further names for `where`.
+        whole: completes each run before its signature is computed.
     """
     timed = sweep.match == "train_seconds"
     price = seconds if timed else lambda spec: cost(spec).train_flops
@@ -259,7 +258,7 @@ def _shared(expansion: Expansion, cells: Cells) -> tuple[Trial[RunSpec], ...]:
 
 
 def pending_tasks(plan: Plan, lab: Lab) -> list[Task]:
-    """Return the open tasks in order; cells from all over the space stand for later suggestions."""
+    """Return the open tasks in order; cells from across the space represent later suggestions."""
     if plan.search_spec is None:
         return plan.open_tasks(lab)
     cells = _suggested_cells(plan, lab)
@@ -273,7 +272,7 @@ def pending_tasks(plan: Plan, lab: Lab) -> list[Task]:
 
 
 def started_tasks(plan: Plan, lab: Lab) -> tuple[Task, ...]:
-    """Return the tasks of the sweep so far: those of its plan and of the suggested cells."""
+    """Return the tasks of the sweep so far, including suggested cells."""
     if plan.search_spec is None:
         return plan.tasks
     suggested = plan.trials_of(*_suggested_cells(plan, lab))
@@ -312,12 +311,11 @@ def objectives_of(
 ) -> tuple[str, ...]:
     """Return the objectives of a search under their full names: `fd@1k` is short for one.
 
-    By default cells are compared as a ranking compares them: by the gap in held-out loss, or by the
-    loss itself where an axis moves the baseline.
+    By default the gap in held-out loss, or the loss itself if an axis changes the baseline.
 
     Raises:
-        UserError: an objective is a gap in a sweep without baseline, is measured by no evaluation
-            or by several, or has no better value.
+        UserError: a gap without baseline, an objective of no or several evaluations, or one without
+            a better direction.
     """
     has_baseline, sources = sweep.baseline is not None, {t.spec.data.source for t in trials}
     default = metric_names.GAP_HELDOUT if _gaps_rank(trials) else metric_names.HELDOUT_LOSS
@@ -336,8 +334,8 @@ def objectives_of(
             )
         if counts[name] > 1:
             raise UserError(
-                f"search.objectives: must be of one evaluation, got {counts[name]} that measure"
-                f" {name}. Try leaving one."
+                f"search.objectives: must be of one evaluation, got {counts[name]} that measure "
+                f"{name}. Try removing all but one."
             )
     return objectives
 
@@ -376,7 +374,7 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
     """Write a plan and append it to the sweep's history, unless it is the stored one.
 
     Raises:
-        UserError: as `check_edit`.
+        UserError: as in `check_edit`.
     """
     check_edit(folder, plan)
     stored, now = folder.stored_plan(), time.time()
@@ -389,10 +387,10 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
 
 
 def check_edit(folder: SweepFolder, plan: Plan) -> None:
-    """Refuse a file that is another sweep than the stored plan of its name.
+    """Refuse a file that does not continue the stored plan of its name.
 
     Raises:
-        UserError: no run is in both, or a search has other cells, evaluations or settings.
+        UserError: no common run, or a search with other cells, evaluations or settings.
     """
     stored = folder.stored_plan()
     if stored is None:
@@ -400,12 +398,13 @@ def check_edit(folder: SweepFolder, plan: Plan) -> None:
     if plan.search is not None or stored.search is not None:
         if _searched(stored) != _searched(plan):
             raise UserError(
-                f"search: must stay as planned under {plan.name!r} but for trials and hours. Try"
+                f"search: only trials and hours may change under the name {plan.name!r}. Try"
                 " another --name."
             )
     elif not {trial.run for trial in stored.trials} & {trial.run for trial in plan.trials}:
         raise UserError(
-            f"--name: must be new where no run is shared, got {plan.name!r}. Try another --name."
+            "--name: must be new for a file that shares no run with the last one, got "
+            f"{plan.name!r}. Try another --name."
         )
 
 
@@ -426,7 +425,7 @@ def load_plan(folder: SweepFolder) -> Plan:
     """Return the stored plan, its specs decoded.
 
     Raises:
-        UserError: there is none, or it cannot be read; names its file.
+        UserError: missing or unreadable; names the file.
     """
     stored = folder.plan()
     fields = {field.name: getattr(stored, field.name) for field in dataclasses.fields(stored)}
@@ -440,7 +439,7 @@ def load_plan(folder: SweepFolder) -> Plan:
 
 
 def plan_with_costs(plan: Plan) -> dict[str, Any]:
-    """Return `plan.json` with counts and costs, the same bytes on every machine at any time."""
+    """Return `plan.json` with counts and costs, deterministically."""
     specs = {task.run: task.spec for task in plan.tasks}
     roles = Counter(trial.role for trial in plan.trials)
     counts = {

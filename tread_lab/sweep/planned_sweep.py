@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedSweep:
-    """A plan that is neither stored nor run, and the lab where it would run."""
+    """A plan in memory, and the lab for its runs."""
 
     plan: Plan
     lab: Lab
@@ -36,7 +36,7 @@ class PlannedSweep:
     def trials(self) -> pd.DataFrame:
         """One row per trial: run, label, role, seed, state, baseline, axes, steps, speed-up, FLOPs.
 
-        Under a search these are the baselines that all cells share.
+        For a search, the baselines shared by all cells.
         """
         import pandas as pd  # half a second, which a plan in the terminal does without
 
@@ -74,7 +74,7 @@ def load_sweep(
 
     Args:
         file: a path, or the name of a shipped file or of one in ./sweeps.
-        path: the folder of the lab whose runs count as done; by default TREAD_LAB_ROOT, else ./lab.
+        path: folder of the lab with finished runs; by default TREAD_LAB_ROOT, else ./lab.
 
     Raises:
         UserError: the file or an override has a mistake.
@@ -86,10 +86,10 @@ def load_sweep(
 
 
 class DataDigests:
-    """Fills in what the data of a run hold, before the run is signed.
+    """Sets the data digests of a run before its signature is computed.
 
     Args:
-        say: hears of data that are read.
+        say: called with a message before reading much data.
     """
 
     def __init__(self, lab: Lab, say: Callable[[str], None] = lambda line: None) -> None:

@@ -29,17 +29,16 @@ from tread_lab.train.precision import has_compiler
 
 
 def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
-    """Check once each requirement of `tasks` and each file that they read, where they will run.
+    """Check each requirement and file of `tasks` once, on the target device.
 
     Returns:
-        a line for each thing that is no error, and that a reader of the numbers should know.
+        a line for each notice that is not an error.
 
     Raises:
-        UserError: a batch that the devices cannot share, a selection or a sampler that is wrong, no
-            compiler; data cannot be read or are scaled wrongly; an evaluation asks for more samples
-            than are held out; a metric lacks weights, a decoder or a fitting reference; held-out
-            samples are no images when they are decoded; an encoder is not here; what a run starts
-            from does not fit.
+        UserError: an indivisible batch, an invalid selection or sampler, a missing compiler,
+            unreadable or wrongly scaled data, too few held-out samples, missing weights, decoder,
+            encoder or reference of a metric, held-out samples that do not decode to images, or
+            incompatible starting weights.
     """
     _check_shares(tasks, devices.per_run)
     _check_selections(tasks)
@@ -66,7 +65,7 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
 
 
 def missing_files(tasks: Sequence[Task]) -> list[str]:
-    """Return a line for each file that planned runs read and that is not here, with its source."""
+    """Return a line for each missing file of the planned runs, with its source."""
     missing = dict[str, None]()
     specs = [task.spec for task in tasks]
     for data in dict.fromkeys(spec.data for spec in specs):
@@ -131,8 +130,7 @@ def _check_shares(tasks: Iterable[Task], devices: int) -> None:
 
 
 def check_references(asked: Iterable[tuple[RunFolder, Iterable[EvaluationSpec]]]) -> None:
-    """Refuse another file under a used name of a reference, even where all is measured: the numbers
-    on record are those of the first file."""
+    """Refuse another file under the name of a used reference, even if all evaluations are done."""
     compared = {
         spec.reference: folder
         for folder, specs in asked

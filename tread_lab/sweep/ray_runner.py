@@ -46,7 +46,7 @@ _ENVIRONMENT = {
 
 @contextmanager
 def cluster() -> Iterator[None]:
-    """Provide Ray within the block: the cluster at RAY_ADDRESS, else workers of this machine.
+    """Provide Ray within the block: the cluster at RAY_ADDRESS, or local workers.
 
     Raises:
         Unavailable: Ray did not start, or the cluster cannot be joined.
@@ -82,19 +82,19 @@ def _init(scratch: str) -> None:
 
 
 def cluster_devices(resources: RunResources) -> Devices:
-    """Return the devices of the cluster, as one node describes them that has room for a run.
+    """Return the devices of the cluster, from one node with room for a run.
 
     Raises:
         UserError: no node has room for a run.
-        Unavailable: a worker does not start, or its device does not work.
+        Unavailable: a worker or its device fails to start.
     """
     with cluster():
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         slots = sum(resources.slots(n.get("CPU", 0), n.get("GPU", 0)) for n in nodes)
         if not slots:
             raise UserError(
-                f"--cpus, --gpus: must fit a node of the cluster, got {resources.cores} cores and"
-                f" {resources.gpus:g} GPUs for a run"
+                f"--cpus, --gpus: must fit a node of the cluster, got {resources.cores} cores and "
+                f"{resources.gpus:g} GPUs per run"
             )
         asks = ray.remote(num_cpus=resources.cores, num_gpus=resources.gpus, max_retries=0)
         try:
@@ -128,10 +128,10 @@ def _working(device: str) -> torch.device:
 
 @dataclass(frozen=True, repr=False)
 class Job:
-    """A task on its way to a worker; Tune names trials by the text of their configuration.
+    """A task for a worker; Tune names trials by the text of their configuration.
 
     Attributes:
-        goes_on: a file of the driver in the lab, removed when workers are to stop.
+        goes_on: a file of the driver in the lab; removing it stops the workers.
     """
 
     lab: Lab
@@ -147,7 +147,7 @@ class Job:
         return Report(self.task.run, phase, 0, self.task.spec.train.steps, note=note)
 
     def reports(self) -> Generator[Report]:
-        """Yield the task's reports; an error that no further try can mend is the last one."""
+        """Yield the task's reports; the last one can be a permanent error."""
         try:
             if not self.goes_on.parent.exists():
                 raise Unavailable(f"node {platform.node()}: must mount {self.lab.root}")
@@ -163,7 +163,7 @@ class Job:
 
 
 class Worker(tune.Trainable):
-    """A process that carries out one task after another; each step is a second of `run_task`."""
+    """A process that executes tasks; each step is a second of `run_task`."""
 
     _reports: Generator[Report] | None = None
 
@@ -195,7 +195,7 @@ class Worker(tune.Trainable):
 
 
 class RayRunner:
-    """Tasks on the Ray cluster at RAY_ADDRESS, or on workers of this machine."""
+    """Runs tasks on the Ray cluster at RAY_ADDRESS, or on local workers."""
 
     def __init__(
         self, resources: RunResources | None = None, worker: WorkerInfo | None = None
@@ -245,10 +245,10 @@ class _InDriver:
 
 
 class TuneSession(_InDriver, tune.Callback):
-    """What the driver knows while Tune runs.
+    """State of the driver while Tune runs.
 
     Attributes:
-        error: why all tasks are to end, with a checkpoint; Tune logs exceptions of callbacks.
+        error: reason to end all tasks with a checkpoint; Tune only logs exceptions of callbacks.
     """
 
     error: Exception | None = None
@@ -268,7 +268,7 @@ class TuneSession(_InDriver, tune.Callback):
         self._ended: list[Task] = []
 
     def next(self) -> Job | None:
-        """Return the next job, `None` while every task left waits for others."""
+        """Return the next job, or `None` while all remaining tasks wait for others."""
         while self._ended:
             self.queue.ended(self._ended.pop(0))
         task = self.queue.next()
@@ -311,12 +311,12 @@ class TuneSession(_InDriver, tune.Callback):
         self._ended.append(trial.config["job"].task)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """End the sweep where workers end before they can record why, as one that cannot start."""
+        """End the sweep if workers end without a recorded reason, e.g. if they cannot start."""
         cause = str(trial.get_pickled_error() or "its worker ended").strip().splitlines()
         self.error = self.error or Unavailable(f"run {trial.config['job']}: {cause[-1]}")
 
     def conclude(self) -> None:
-        """Raise why the tasks did not all end well; return if they did."""
+        """Raise the error of the tasks, if any."""
         for task in self._ended:
             self.queue.ended(task)
         if self.error is not None:
@@ -342,7 +342,7 @@ class _Searcher(_InDriver, Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Nothing: `TuneSession` is told as well."""
+        """Do nothing; `TuneSession` handles it."""
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Keep nothing for Ray: our records hold what was suggested and how it ended."""
+        """Save nothing for Ray; the records are complete."""

@@ -18,12 +18,12 @@ from tread_lab.records.sweep_folder import SweepFolder
 
 @dataclass(frozen=True)
 class Removal:
-    """What removing a sweep, or one run, would take away.
+    """The effect of removing a sweep or one run.
 
     Attributes:
-        sweep: the sweep's folder, `None` where a run alone is removed.
-        runs: the folders of the sweep's runs that nothing else needs.
-        kept: by run of the sweep, what needs it: other sweeps, or runs that started from it.
+        sweep: folder of the sweep; `None` if only a run is removed.
+        runs: folders of runs that nothing else uses.
+        kept: run -> its other users: sweeps, or runs that started from it.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Removal:
     kept: Mapping[str, list[str]]
 
     def lines(self) -> list[str]:
-        """Return what would be lost, and what stays, for people."""
+        """Return lines about what would be removed and kept."""
         folders = [run.path for run in self.runs] + ([self.sweep.path] if self.sweep else [])
         files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
         what = ["its plan and figures"] if self.sweep else []
@@ -44,28 +44,27 @@ class Removal:
 
 
 def removal_of(lab: Lab, name: str) -> Removal:
-    """Return what removing a sweep, or the run whose name begins so, would take away.
+    """Return the effect of removing a sweep, or the run with this prefix.
 
     Raises:
-        UserError: there is none, a sweep or a run needs the run, or the plan of another sweep
-            cannot be read, so that nobody knows what it needs.
+        UserError: nothing to remove, a run in use, or an unreadable plan of another sweep.
     """
     sweep = lab.sweep(name) if name in lab.sweeps() else None
     own = _runs(sweep) if sweep else [lab.known_run(name).name]
     users = _users(lab, own, without=name)
     if sweep is None and users:
         needed = ", ".join(users[own[0]])
-        raise UserError(f"run {own[0]} is needed by {needed}; remove that first")
+        raise UserError(f"run {own[0]} is used by {needed}; remove {needed} first")
     runs = tuple(lab.run(run) for run in own if run not in users and lab.run(run).path.exists())
     return Removal(sweep.name if sweep else own[0], sweep, runs, users)
 
 
 def remove(removal: Removal) -> None:
-    """Remove runs, then the sweep; what was cut off is done by the same command.
+    """Remove runs, then the sweep; rerun after an interruption.
 
     Raises:
-        Busy: somebody works at one of them.
-        UserError: a folder cannot be deleted; names it.
+        Busy: another process uses one of them.
+        UserError: names a folder that cannot be deleted.
     """
     folders: list[RunFolder | SweepFolder] = [*removal.runs]
     for folder in folders + ([removal.sweep] if removal.sweep else []):

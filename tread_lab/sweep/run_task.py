@@ -56,10 +56,10 @@ class Report:
     """The progress of a task.
 
     Attributes:
-        phase: `train`, `evaluate`, `QUEUED`, `PAUSED`, or the state in which the run has ended.
-        overflows: steps that were skipped because fp16 overflowed.
-        note: a remark for the user, such as the reason of a failure.
-        measured: the share of the current evaluation that is done.
+        phase: `train`, `evaluate`, `QUEUED`, `PAUSED`, or the terminal state of the run.
+        overflows: steps skipped because fp16 overflowed.
+        note: a remark for the user, e.g. the reason of a failure.
+        measured: finished share of the current evaluation.
     """
 
     run: str
@@ -73,21 +73,21 @@ class Report:
 
     @property
     def share(self) -> float:
-        """The share of the training steps that is done."""
+        """Finished share of the training steps."""
         return self.step / max(self.steps, 1)
 
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What a runner tells the process that carries out a task.
+    """Information from the runner for the process that executes a task.
 
     Attributes:
-        driver: the session; tries count within one.
-        processes: starts those that train a run together, one for each of its devices.
-        hang_timeout: seconds without a step after which the process is ended; `None` for no limit.
-        runs_per_device: most runs that share its device.
-        expected: digests of code and data, and versions of packages, where the driver runs; empty
-            where the driver itself trains.
+        driver: the session; attempts are counted per session.
+        processes: starts the processes of a run, one per device.
+        hang_timeout: seconds without a step before the process is ended; `None` for no limit.
+        runs_per_device: maximum of runs on its device.
+        expected: the driver's digests of code and data, and package versions; empty if the driver
+            trains.
     """
 
     driver: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
@@ -98,22 +98,21 @@ class WorkerInfo:
 
 
 class AttemptFailed(Exception):
-    """An attempt raised and is recorded; the next one, in a process as new, may succeed."""
+    """A recorded attempt raised; the next attempt, in a clean process, may succeed."""
 
 
 def run_task(
     lab: Lab, task: Task, device: torch.device, worker: WorkerInfo | None = None
 ) -> Generator[Report]:
-    """Make one attempt at a task; report after every step and every evaluated batch.
+    """Make one attempt at a task; yield a report after every step and evaluated batch.
 
-    A run continues from its last checkpoint. Closing the iterator saves a checkpoint. A run whose
-    tries in this session are used up ends as `failed`. While another process holds the run's lock,
-    this one waits.
+    Resumes from the last checkpoint. Closing the iterator saves a checkpoint. After the last
+    attempt of a session the run is `failed`. Waits while another process holds the run's lock.
 
     Raises:
-        AttemptFailed: call again for the next try.
-        UserError: something is missing, or memory does not suffice; nothing counts against the run.
-        Unavailable: the disk is full, or this worker has other code, packages or data.
+        AttemptFailed: call again for the next attempt.
+        UserError: missing files or memory; not counted as an attempt.
+        Unavailable: a full disk, or a worker with other code, packages or data.
     """
     folder, worker = lab.run(task.run), worker or WorkerInfo()
     report = Report(task.run, "train", 0, task.spec.train.steps)
@@ -261,7 +260,7 @@ def _close(
         what = f"{type(error).__name__}: {first_line(error)}"
         if images == 1 or folder.result() is not None:  # no smaller pass, or an evaluation
             return UserError(
-                f"memory: must suffice for run {folder.name}, got {what}. Try a device with more"
+                f"memory: must be enough for run {folder.name}, got {what}. Try a device with more"
                 " memory, and run the same command again."
             )
         return UserError(
@@ -373,14 +372,14 @@ def run_costs(
     mean_seconds: float,
     memory: int | None,
 ) -> dict[str, float]:
-    """Return what the run cost, under the names of the record.
+    """Return the cost of the run, by recorded name.
 
-    A run that went on on other devices has no times.
+    Runs that changed devices have no times.
 
     Args:
-        devices: how many like `device` trained it.
-        mean_seconds: the training time of all steps over their number.
-        memory: the peak in bytes of one, `None` where the device does not tell.
+        devices: number of devices like `device`.
+        mean_seconds: mean training time per step.
+        memory: peak bytes of one device, or `None` if unknown.
     """
     steps, flops = spec.train.steps, cost(spec).train_flops
     parents = sum(cost(parent).train_flops for parent in spec.ancestors)

@@ -26,19 +26,18 @@ class Interrupted(Exception):
 
 
 class Runner(Protocol):
-    """Brings every task of a queue to an end.
+    """Executes all tasks of a queue.
 
-    A task may be executed more than once; its record ensures that it takes effect once.
+    A task may be executed more than once; its record makes it idempotent.
     """
 
     def run(self, lab: Lab, queue: TaskQueue, on_report: ReportHandler) -> None:
-        """Run the tasks, parents before children; call `on_report` with every report of theirs.
+        """Run the tasks, parents before children; call `on_report` with every report.
 
         Raises:
-            Interrupted: SIGINT or SIGTERM came, or the hours of the queue are over; the running
-                tasks have a checkpoint.
-            Unavailable: the disk is full or the cluster is lost; nothing is recorded as failed.
-            UserError: some tasks lack what only the user can provide; the others are done.
+            Interrupted: SIGINT, SIGTERM, or the time limit; running tasks have a checkpoint.
+            Unavailable: a full disk or a lost cluster; nothing is recorded as failed.
+            UserError: some tasks require user action; the others are done.
         """
 
 
@@ -75,13 +74,13 @@ class InlineRunner:
 
 
 class UserErrors:
-    """Keeps the first user error of single tasks, which do not stop the other tasks."""
+    """Keeps the first user error of a task, while other tasks continue."""
 
     first: UserError | None = None
 
     @contextmanager
     def collect(self) -> Iterator[None]:
-        """Keep a user error of the block; `Unavailable` passes, because it stops every task."""
+        """Keep a user error of the block; `Unavailable` propagates and stops every task."""
         try:
             yield
         except Unavailable:
@@ -90,14 +89,14 @@ class UserErrors:
             self.first = self.first or error
 
     def raise_first(self) -> None:
-        """Raise the first error; return if there is none."""
+        """Raise the first error, if any."""
         if self.first is not None:
             raise self.first
 
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Within the block SIGINT and SIGTERM only raise a flag; a second one acts as usual."""
+    """Within the block SIGINT and SIGTERM only set a flag; a second signal acts as usual."""
     raised: list[int] = []
     handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
 

@@ -12,11 +12,11 @@ Point = dict[str, float | str]
 
 
 class Space:
-    """Cells by coordinates, chosen axis by axis.
+    """Search space with coordinates in [0, 1], resolved axis by axis.
 
-    On each axis the values are taken that still lead to a cell, in their order, and [0, 1] is
-    divided among them; with `start <= end`, 0.5 on the axis `end` is the middle of those ends that
-    the start has. An axis of names is a choice among them where every name is always possible.
+    On each axis, [0, 1] is divided among the values that still lead to a cell; with `start <= end`,
+    0.5 on the axis `end` is the middle of the ends allowed by the start. An axis of names is
+    categorical if every name is always possible.
     """
 
     def __init__(self, cells: Sequence[Cell]) -> None:
@@ -42,11 +42,11 @@ class Space:
         return len(self.cells)
 
     def number_of(self, cell: Cell) -> int | None:
-        """Return the number of a cell; `None` if it is not in the space."""
+        """Return the number of a cell, or `None`."""
         return self._at.get(self._path(cell))
 
     def point(self, number: int) -> Point:
-        """Return the coordinates of a cell: the middle of its share on every axis."""
+        """Return the coordinates of a cell: the centre of its interval on every axis."""
         return self._points[number]
 
     def number_at(self, point: Mapping[str, float | str]) -> int:
@@ -61,7 +61,7 @@ class Space:
         return self._at[path]
 
     def nearest(self, point: Mapping[str, float | str], among: Iterable[int]) -> int:
-        """Return the cell among these that is nearest to a point; of equals the first."""
+        """Return the cell nearest to a point; the first of equals."""
         return min(among, key=lambda number: (self._distance(point, number), number))
 
     def _distance(self, point: Mapping[str, float | str], number: int) -> float:

@@ -36,10 +36,10 @@ TINY = 1e-9  # probability of what the map excludes
 
 
 class SearchQueue:
-    """Hands out the runs of the baselines, then of one suggested cell after another.
+    """Queue of baseline runs, then of suggested cells.
 
-    A suggestion stands in the sweep's folder before any of its runs starts. Suggestions that an
-    earlier session left open come first.
+    Suggestions are recorded before their runs start. Open suggestions of earlier sessions come
+    first.
     """
 
     stop = False
@@ -147,13 +147,13 @@ class SearchQueue:
 
 @dataclass(frozen=True)
 class Observation:
-    """What is known of a suggested cell.
+    """Observed state of a suggested cell.
 
     Attributes:
         cell: its number in the space.
-        state: measured (with a value for each objective), running, bad (it diverged: worse than the
-            others) or failed (nothing is known).
-        turn: how often the cell was suggested before, by the sampler `map`.
+        state: measured (with a value per objective), running, bad (diverged, worse than others) or
+            failed (unknown).
+        turn: number of earlier suggestions of the cell by the sampler `map`.
     """
 
     cell: int
@@ -168,11 +168,10 @@ class Observation:
 
 @dataclass(frozen=True)
 class SamplerKind:
-    """The sampler of Optuna for a search and the seed of one suggestion.
+    """An Optuna sampler for a search and the seed of one suggestion.
 
     Attributes:
-        draws: suggestions at most of cells that were tried already, before the nearest new cell is
-            taken.
+        draws: maximum number of repeated suggestions before the nearest new cell is used.
     """
 
     make: Callable[[SearchSpec, int], BaseSampler]
@@ -198,14 +197,14 @@ def propose(
     space: Space,
     observations: Sequence[Observation],
 ) -> int:
-    """Return the number of the next cell, which is none of those that were tried.
+    """Return the number of the next untried cell.
 
-    The result is a function of the arguments alone: every suggestion has a sampler of its own,
-    whose seed is drawn from (search.seed, number of the trial) and which sees the observations as a
-    study in memory, a bad one with the worst values of the others: `gp` learns from values alone.
+    A pure function of its arguments: each suggestion has its own sampler, seeded by (search.seed,
+    trial number), on an in-memory study of the observations. Bad cells have the worst observed
+    values, because `gp` learns from values only.
 
     Raises:
-        UserError: there is no such sampler.
+        UserError: no such sampler.
     """
     kind = lookup(SAMPLERS, search.sampler, "search.sampler")
     free = set(range(len(space))) - {observation.cell for observation in observations}
@@ -243,16 +242,15 @@ def propose_by_map(
     depth: int,
     seeds: int,
 ) -> int:
-    """Return the number of the cell whose next seed is run.
+    """Return the number of the cell whose next seed to run.
 
-    It is drawn by its probability of being the lowest of the smooth map of all values so far, as
-    Thompson sampling does; at first, from the cells that were not tried. The result is a function
-    of the arguments alone.
+    Drawn by its probability of being lowest on the smooth map (Thompson sampling); at first, among
+    untried cells. A pure function of its arguments.
 
     Args:
         places_K3: start, end and rate of each cell.
         depth: blocks of the network.
-        seeds: of each cell.
+        seeds: number of seeds per cell.
     """
     K, worst = len(places_K3), _worst_values(search.objectives, observations)
     sign = 1 if lower_is_better(search.objectives[0]) else -1
@@ -280,7 +278,7 @@ def _worst_values(
 
 
 def directions(objectives: Sequence[str]) -> list[Literal["minimize", "maximize"]]:
-    """Return for each objective whether a lower or a higher value is better."""
+    """Return the better direction of each objective."""
     return ["minimize" if lower_is_better(name) else "maximize" for name in objectives]
 
 
@@ -302,7 +300,7 @@ _STATES = {
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence Optuna's log lines and its warnings of experimental features."""
+    """Silence Optuna's log lines and experimental warnings."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
@@ -319,10 +317,10 @@ def cell_values(
     objectives: Sequence[str],
     evaluations: Sequence[EvaluationSpec],
 ) -> tuple[float, ...] | None:
-    """Return every objective of a cell, the mean over its seeds; `None` if one is not finite.
+    """Return the objectives of a cell, averaged over seeds; `None` if one is not finite.
 
     Raises:
-        UserError: an objective that the sweep's evaluations do not measure.
+        UserError: an objective that the sweep does not measure.
     """
     at_end = [spec for spec in evaluations if spec.step is None]
     values = tuple(
@@ -355,5 +353,7 @@ def _metric(lab: Lab, run: str, name: str, at_end: Sequence[EvaluationSpec]) -> 
     if name not in metrics and failed:
         return math.nan
     if name not in metrics:
-        raise UserError(f"search.objectives: no run measures {name!r}{suggest(name, metrics)}")
+        raise UserError(
+            f"search.objectives: must be a measured metric, got {name!r}{suggest(name, metrics)}"
+        )
     return float(metrics[name])

@@ -28,14 +28,14 @@ from tread_lab.records.sweep_folder import Stopwatch
 
 @dataclass(frozen=True)
 class Task:
-    """A run to bring to its end and the evaluations it needs, their steps as this run has them.
+    """A run with its evaluations, whose steps are resolved for this run.
 
     Attributes:
-        defaults: what later evaluations of the run leave unsaid, kept with a run that is new.
-        rung: ends the task at its step, measured; the evaluations are left to a later task.
+        defaults: evaluation defaults, stored with a new run.
+        rung: evaluation of a rung that ends the task; other evaluations follow in a later task.
 
     Raises:
-        UserError: the run would lack something that an evaluation needs.
+        UserError: the run would lack a requirement of an evaluation.
     """
 
     spec: RunSpec
@@ -52,7 +52,7 @@ class Task:
 
     @cached_property
     def run(self) -> str:
-        """The name of the run, which is the signature of its spec."""
+        """Name of the run, the signature of its spec."""
         return signature(self.spec)
 
     @property
@@ -64,12 +64,12 @@ class Task:
 
     @property
     def kept_steps(self) -> tuple[int, ...]:
-        """The steps whose checkpoints evaluations need; the run may keep others as well."""
+        """Steps whose checkpoints evaluations require."""
         return tuple(sorted({e.step for e in self.evaluations if isinstance(e.step, int)}))
 
     def lacking(self, folder: RunFolder) -> tuple[int, ...]:
-        """Return the steps that open evaluations need, that the run has passed, and whose
-        checkpoints are not kept: it is trained again from before the first of them."""
+        """Return past steps of open evaluations without a checkpoint; the run is trained again from
+        before the first."""
         if not folder.path.exists() or folder.state() in (RunState.FAILED, RunState.DIVERGED):
             return ()
         kept = {step_of(path) for path in list_checkpoints(folder.checkpoints)}
@@ -78,8 +78,8 @@ class Task:
         return tuple(sorted(s for s in asked if isinstance(s, int) and s < newest))
 
     def measurable(self, folder: RunFolder) -> tuple[EvaluationSpec, ...]:
-        """Return the evaluations that the ended run can have: of steps that it has reached; at a
-        rung the one of the rung."""
+        """Return the possible evaluations of the ended run, at reached steps; at a rung, that of
+        the rung."""
         if self.rung is not None:
             return (self.rung,)
         last = int((folder.result() or {}).get("step", self.spec.train.steps))
@@ -88,15 +88,14 @@ class Task:
 
 
 def is_complete(lab: Lab, task: Task) -> bool:
-    """Return whether the run has ended and, if it can be evaluated, has every evaluation; of a task
-    that ends at a rung, whether that is measured."""
+    """Return whether the run has ended with every possible evaluation; for a rung, whether the rung
+    is evaluated."""
     folder = lab.run(task.run)
     return (folder.result() is not None or task.rung is not None) and is_measured(lab, task)
 
 
 def is_measured(lab: Lab, task: Task) -> bool:
-    """Return whether the run, which has ended or is at a rung, has every evaluation that it can
-    have."""
+    """Return whether an ended run, or one at a rung, has every possible evaluation."""
     folder = lab.run(task.run)
     ended = folder.result() or {"state": RunState.COMPLETED}
     return not ended["state"].measurable or all(
@@ -105,7 +104,7 @@ def is_measured(lab: Lab, task: Task) -> bool:
 
 
 def done_share(lab: Lab, task: Task) -> float:
-    """Return the share of a run's training steps that has been executed, from 0 to 1."""
+    """Return the executed share of a run's training steps, from 0 to 1."""
     folder = lab.run(task.run)
     if not folder.path.exists():
         return 0.0
@@ -115,8 +114,8 @@ def done_share(lab: Lab, task: Task) -> float:
 
 
 def kept_share(lab: Lab, task: Task) -> float:
-    """Return the share of a run's training steps that it will not train again: of one that nobody
-    trains those up to its newest checkpoint."""
+    """Return the share of a run's training steps that it will not repeat: if no process trains it,
+    up to its newest checkpoint."""
     done, folder = done_share(lab, task), lab.run(task.run)
     if done == 0.0 or folder.locked or (done == 1.0 and not task.lacking(folder)):
         return done
@@ -129,7 +128,7 @@ def kept_share(lab: Lab, task: Task) -> float:
 def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:
     """Return the tasks and those of their ancestors, parents first, each run once.
 
-    A parent that is among `tasks` keeps its evaluations; any other parent is only trained.
+    Parents among `tasks` keep their evaluations; other parents are only trained.
     """
     tasks_by_run = {task.run: task for task in tasks}
     ordered: dict[str, Task] = {}
@@ -148,7 +147,7 @@ def failed(lab: Lab, tasks: Iterable[Task]) -> list[Task]:
 
 
 def reopen(lab: Lab, tasks: Iterable[Task]) -> None:
-    """Reopen failed runs; their tries count anew in each session.
+    """Reopen failed runs; attempts are counted per session.
 
     Raises:
         Busy: another process holds the lock of a run.
@@ -159,11 +158,11 @@ def reopen(lab: Lab, tasks: Iterable[Task]) -> None:
 
 
 class TaskQueue(Protocol):
-    """Hands out tasks one by one and learns of their ends; called from one thread.
+    """Hands out tasks one by one and tracks their ends; for one thread.
 
     Attributes:
-        done: whether every task has been handed out and has ended.
-        stop: whether the running tasks are to end now, with a checkpoint.
+        done: whether all tasks have been handed out and have ended.
+        stop: whether running tasks should stop now with a checkpoint.
     """
 
     @property
@@ -172,14 +171,14 @@ class TaskQueue(Protocol):
     def stop(self) -> bool: ...
 
     def next(self) -> Task | None:
-        """Return a task that can start now; `None` while every task left waits for others."""
+        """Return a task that can start now, or `None` while all remaining tasks wait."""
 
     def ended(self, task: Task) -> None:
-        """Note that a task has come to an end in this session, however it went."""
+        """Note the end of a task in this session, with any outcome."""
 
 
 class ListQueue:
-    """Tasks in their order, none before its parents."""
+    """Tasks in order, after their parents."""
 
     stop = False
 
@@ -189,7 +188,7 @@ class ListQueue:
         self.add(tasks)
 
     def add(self, tasks: Sequence[Task]) -> None:
-        """Append the tasks that are not open already."""
+        """Append new tasks."""
         for task in tasks:
             if task.run not in self._open:
                 self._waiting[task.run] = task
@@ -210,13 +209,13 @@ class ListQueue:
 
 
 class RungQueue:
-    """Tasks that early stopping leaves alone; then cells from rung to rung, as `choose` says.
+    """Tasks without early stopping, then cells from rung to rung by `choose`.
 
-    All that it knows is on record, so that a later session goes on alike.
+    Its state is on record, so later sessions continue equally.
 
     Args:
-        tasks: those with something left to do.
-        whole: of every run of a cell, the task that brings it to its end.
+        tasks: open tasks.
+        whole: task to the end for every run of a cell.
     """
 
     stop = False
@@ -262,10 +261,10 @@ class RungQueue:
 
 
 class TimedQueue:
-    """A queue that hands out nothing more and stops all runs after so many hours.
+    """A queue with a time limit, after which all runs stop.
 
     Args:
-        hours: that the command may run, all sessions together; `None` for no limit.
+        hours: time limit over all sessions; `None` for no limit.
     """
 
     def __init__(self, queue: TaskQueue, hours: float | None, watch: Stopwatch) -> None:

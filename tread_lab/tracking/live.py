@@ -24,7 +24,7 @@ PACKAGES = {"comet_ml": "comet-ml"}  # where it is not named as the tracker
 
 
 def check_tracker(name: str) -> None:
-    """Refuse a tracker that is unknown, or whose package is not installed."""
+    """Refuse unknown trackers and missing packages."""
     if name in (MLFLOW, NONE):
         return
     lookup(_accelerate().LOGGER_TYPE_TO_CLASS, name, "--tracker")
@@ -38,7 +38,7 @@ def check_tracker(name: str) -> None:
 def tracked(
     lab: Lab, sweep: str, name: str, say: Callable[[str], object]
 ) -> AbstractContextManager[None]:
-    """Return what lets the tracker `name` follow a sweep's records within a block."""
+    """Return a context manager in which the tracker `name` follows a sweep's records."""
     if name == NONE:
         return nullcontext()
     if name != MLFLOW:
@@ -54,11 +54,11 @@ def following(
 ) -> Iterator[None]:
     """Sync a sweep every few seconds within a block and once at its end.
 
-    Whatever fails there reaches no training; a later sync makes up for it.
+    Errors do not affect training; a later sync completes the store.
 
     Args:
-        sync: shows what is on record of a sweep.
-        say: is called with a line about the error of the last sync.
+        sync: sends the records of a sweep.
+        say: called with the error of the last sync.
     """
     leaving, problems = threading.Event(), list[str]()
 
@@ -86,10 +86,10 @@ def following(
 
 
 class OtherTracker:
-    """A tracker that accelerate knows (TensorBoard, W&B, Aim, ...), fed while a sweep runs.
+    """A live tracker of accelerate (TensorBoard, W&B, Aim, ...).
 
-    Each trial is a run of the tracker. Trials that had ended before are left out. A trial that is
-    resumed goes on in its run where the tracker can, by its ID.
+    Each trial is a run of the tracker. Trials that ended earlier are omitted. Resumed trials
+    continue their run by ID, if the tracker supports it.
     """
 
     def __init__(self, lab: Lab, name: str, sweep: str) -> None:

@@ -81,8 +81,8 @@ STATUS = {
 class MlflowTracker:
     """Makes an MLflow store equal to the records of a lab, sweep by sweep.
 
-    A sweep is an experiment with a note and a comparison; each trial that has begun is a run, found
-    by its tags. What people wrote into runs is left alone, and so is a note that they wrote.
+    A sweep is an experiment with a note and a comparison; each started trial is a run, found by its
+    tags. User-written notes, tags and values are kept.
     """
 
     def __init__(self, lab: Lab, uri: str) -> None:
@@ -90,13 +90,13 @@ class MlflowTracker:
         self._logged: Counter[str] = Counter()  # values of the log that this process has sent
 
     def sync(self, name: str) -> Counter[str]:
-        """Make the store equal to the records of a sweep; nothing is duplicated, whatever happened.
+        """Make the store equal to the records of a sweep, without duplicates.
 
         Returns:
-            How many runs were `created`, `updated`, `removed` and found `unchanged`.
+            Numbers of runs `created`, `updated`, `removed` and `unchanged`.
 
         Raises:
-            UserError: no such sweep, or a store that is not MLflow's or does not answer.
+            UserError: no such sweep, not an MLflow store, or no answer.
         """
         sweep = ShownSweep(self._lab, self._lab.known_sweep(name).plan())
         check_store(self._uri)
@@ -191,7 +191,7 @@ class MlflowTracker:
 
 
 def open_client(uri: str) -> MlflowClient:
-    """Return a client of the store; a SQLite file that is absent is made, whole or not at all."""
+    """Return a client of the store; a missing SQLite file is created atomically."""
     path = sqlite_path(uri)
     if path is None:
         return MlflowClient(tracking_uri=uri)
@@ -202,9 +202,9 @@ def open_client(uri: str) -> MlflowClient:
 
 
 def open_experiment(client: MlflowClient, uri: str, name: str) -> Experiment:
-    """Return the experiment of a sweep, made if it is absent, restored if it was deleted.
+    """Return the experiment of a sweep, created or restored if necessary.
 
-    Beside a SQLite store lie its artifacts; a server has its own place for them.
+    Artifacts are beside a SQLite store; a server has its own location.
     """
     store = sqlite_path(uri)
     if client.get_experiment_by_name(name) is None:
@@ -219,7 +219,7 @@ def open_experiment(client: MlflowClient, uri: str, name: str) -> Experiment:
 
 
 def runs_of(client: MlflowClient, experiment: Experiment, condition: str) -> Iterator[Run]:
-    """Yield the runs of an experiment that fulfil a condition, the oldest first."""
+    """Yield the runs of an experiment that match a filter, the oldest first."""
     token: str | None = None
     while token is None or token:
         page = client.search_runs(
@@ -235,7 +235,7 @@ def runs_of(client: MlflowClient, experiment: Experiment, condition: str) -> Ite
 
 @contextlib.contextmanager
 def in_one_line(uri: str) -> Iterator[None]:
-    """Turn whatever MLflow raises into a `UserError` of one line."""
+    """Convert MLflow errors to a one-line `UserError`."""
     try:
         yield
     except UserError:
@@ -252,7 +252,7 @@ def addresses(uri: str) -> dict[str, str]:
     """Return the address of every comparison in a store by the name of its sweep.
 
     Raises:
-        UserError: the store is not MLflow's or does not answer.
+        UserError: not an MLflow store, or no answer.
     """
     check_store(uri)
     with in_one_line(uri):
@@ -262,7 +262,7 @@ def addresses(uri: str) -> dict[str, str]:
 
 
 def view_key(name: str) -> str:
-    """Return the place of a sweep's view in links."""
+    """Return the key of a sweep's view in links."""
     return uuid.uuid5(uuid.NAMESPACE_URL, f"tread-lab {name}").hex[:16]
 
 
@@ -275,7 +275,7 @@ def address(name: str, experiment: str) -> str:
 def note(shown: ShownSweep, experiment: str) -> str:
     """Return the note of a sweep as Markdown: question, answer, link, and the best cells.
 
-    The answer is there once all runs have ended.
+    The answer is included once all runs have ended.
     """
     plan, frame, found = shown.plan, shown.frame, ""
     if all(RunState(state).ended for state in frame["state"]):
@@ -293,13 +293,13 @@ def note(shown: ShownSweep, experiment: str) -> str:
 
 
 def view(shown: ShownSweep, condition: str) -> str:
-    """Return the text of the tag that makes the comparison open.
+    """Return the tag value that opens the comparison.
 
-    Bars and curves are of cells, their seeds averaged. There is no contour, which would
-    interpolate over cells that never ran.
+    Bars and curves show cells, averaged over seeds, without contours, which would interpolate over
+    missing cells.
 
     Args:
-        condition: the search that finds the runs of the sweep and nothing else.
+        condition: filter for the runs of the sweep.
     """
     frame = shown.frame
     names = dict.fromkeys([ranking_key(frame) or GAP_HELDOUT, GAP_HELDOUT, *own_metrics(frame)])

@@ -46,11 +46,11 @@ RECORD = ("run", "role", "state", "reason", "baseline", "cell", "mixed", "distur
 
 
 class ShownSweep:
-    """The trials of a sweep that have begun.
+    """The started trials of a sweep.
 
     Attributes:
         frame: the rows of `trials_frame`.
-        metrics: the columns that are shown: quality, the gap with its interval, and costs.
+        metrics: displayed columns: quality, the gap with its interval, and costs.
     """
 
     def __init__(self, lab: Lab, plan: StoredPlan) -> None:
@@ -65,7 +65,7 @@ class ShownSweep:
 
     @cached_property
     def runs(self) -> list[ShownRun]:
-        """One entry per trial, in plan order; the same trial twice is one."""
+        """One entry per distinct trial, in plan order."""
         rows = zip(self.plan.trials, self.reader.plan.trials, self.frame.to_dict("records"))
         found = [ShownRun(self, *one) for one in rows if one[2]["state"] != RunState.PENDING]
         return list({run.key: run for run in found if run.created}.values())
@@ -77,11 +77,11 @@ def _quality(column: str) -> bool:
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A trial that has begun.
+    """A started trial.
 
     Attributes:
-        planned: the trial as its plan has it, under the axis values that it was planned with.
-        trial: the same; a baseline has the axis values that tell it from other ones.
+        planned: the trial with its planned axis values.
+        trial: the same; a baseline has the axis values that distinguish it.
         row: its row in the frame.
     """
 
@@ -96,7 +96,7 @@ class ShownRun:
 
     @property
     def key(self) -> str:
-        """What tells it from every other one: role, run, creation of the run, and cell."""
+        """Unique key: role, run, creation time of the run, and cell."""
         cell = ",".join(f"{name}={value}" for name, value in sorted(self.planned.cell.items()))
         return f"{self.trial.role}/{self.trial.run}/{self.created}/{cell}"
 
@@ -111,12 +111,12 @@ class ShownRun:
 
     @property
     def created(self) -> int:
-        """When the run was created, in milliseconds; 0 before that."""
+        """Creation time of the run in milliseconds, or 0."""
         return _milliseconds(modified(self.folder.path / "spec.yaml"))
 
     @property
     def ended(self) -> int | None:
-        """When the run was heard of last, in milliseconds; `None` while it is under way."""
+        """Time of the last record in milliseconds; `None` while running."""
         if self.state is RunState.RUNNING:
             return None
         last = (self.folder.path / name for name in ("result.json", "log.jsonl", "spec.yaml"))
@@ -124,18 +124,18 @@ class ShownRun:
 
     @property
     def step(self) -> int:
-        """The step at which the run has ended; 0 before that."""
+        """Last step of the run, or 0 before its end."""
         return 0 if pd.isna(self.row["steps_done"]) else int(self.row["steps_done"])
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of the run and of its cell under their names in frames."""
+        """Settings of the run and its cell, named as in frames."""
         own = {name: x for name, x in self.row.items() if name not in RECORD}
         return {k: x for k, x in own.items() if not is_metric(k) and not pd.isna(x) and x != ""}
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What was measured at the end, and what training cost; a baseline's gap is 0."""
+        """Metrics at the end, and training cost; a baseline's gap is 0."""
         own = {n: float(self.row[n]) for n in self.sweep.metrics if not pd.isna(self.row[n])}
         dense = self.trial.role == "baseline" and self.state is RunState.COMPLETED
         return own | (dict.fromkeys(GAP, 0.0) if dense and GAP_HELDOUT in self.row else {})
@@ -150,13 +150,13 @@ class ShownRun:
 
     @property
     def measured(self) -> int:
-        """When the run or its baseline was measured last, in milliseconds."""
+        """Time of the last evaluation of the run or its baseline, in milliseconds."""
         runs = map(self.sweep.lab.run, {self.trial.run, self.trial.baseline or self.trial.run})
         return max(_milliseconds(modified(run.path / "evaluations")) for run in runs)
 
     @property
     def tags(self) -> dict[str, str]:
-        """What people filter and group by; the seeds of a cell share the tag `cell`."""
+        """Tags for filters and groups; seeds of a cell share the tag `cell`."""
         origin = (self.folder.origin() or [{}])[-1]
         return {
             **{name: str(self.row[name]) for name in ("cell", "role", "state", "reason")},
@@ -170,8 +170,8 @@ class ShownRun:
     def curves(self) -> Iterator[tuple[str, float, int, int]]:
         """Yield key, value, time in milliseconds and step of the log, one for each key and step.
 
-        A resumed run repeats steps; the first value stays, since what was shown cannot be taken
-        back. Infinity is NaN, because no curve would be seen beside it.
+        For steps repeated after a resume, the first value is kept, because it may have been sent
+        already. Infinity becomes NaN, which keeps curves readable.
         """
         seen = set[tuple[str, int]]()
         for entry in read_entries(self.folder.log_path):
@@ -181,7 +181,7 @@ class ShownRun:
                 yield entry.key, value, _milliseconds(entry.time), entry.step
 
     def pictures(self) -> Iterator[Picture]:
-        """Yield the pictures of the run, none before it has ended."""
+        """Yield the pictures of the run, after its end."""
         if self.state.ended:
             yield from pictures_of(self.folder, self.sweep.reader.names, self.step)
 
@@ -195,9 +195,9 @@ class Picture:
     """A picture of an evaluation.
 
     Attributes:
-        key: what its evaluation is called: `samples_64`, `samples_1k_w_2`, `layer_similarity`.
-        step: of the measured weights.
-        png: the bytes of its file.
+        key: name of its evaluation: `samples_64`, `samples_1k_w_2`, `layer_similarity`.
+        step: step of the evaluated weights.
+        png: bytes of its file.
     """
 
     key: str

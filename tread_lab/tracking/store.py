@@ -26,20 +26,20 @@ QUIET = {
 
 
 def shown(text: str) -> str:
-    """Return a URI, or a text with one, without the passwords that it may carry."""
+    """Return a URI, or a text with one, without passwords."""
     masked = re.sub(r"(://[^/@:\s]*):\S*@", r"\1:***@", text)
     return re.sub(r"([?&]\w*(?:password|secret|token)\w*=)[^&\s]*", r"\1***", masked, flags=re.I)
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """Return the file of a SQLite store, `None` for any other kind of store."""
+    """Return the file of a SQLite store, or `None`."""
     if not uri.startswith("sqlite:///"):
         return None
     return Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
 
 
 def check_store(uri: str) -> None:
-    """Refuse a folder, which MLflow does not support any more."""
+    """Refuse folders, which MLflow no longer supports."""
     if "://" not in uri or uri.startswith("file:"):
         raise UserError(
             f"MLFLOW_TRACKING_URI: must be sqlite:////path/to/mlflow.db or http://host:5000, got"
@@ -49,10 +49,10 @@ def check_store(uri: str) -> None:
 
 @contextlib.contextmanager
 def one_writer(lab: Lab) -> Iterator[None]:
-    """Be the only process that writes this lab's view; others wait, at most five minutes.
+    """Hold the write lock of this lab's store; others wait up to five minutes.
 
     Raises:
-        Busy: another process is at it for longer than that.
+        Busy: another process holds the lock for longer.
     """
     lock, deadline = lab.root / ".mlflow.lock", time.monotonic() + WAIT
     while is_held(lock) and time.monotonic() < deadline:
@@ -62,7 +62,7 @@ def one_writer(lab: Lab) -> Iterator[None]:
 
 
 def identity(lab: Lab) -> str:
-    """Return a name of this lab, made once: it tells labs apart that share a store."""
+    """Return the permanent identifier of this lab, for labs that share a store."""
     path = lab.root / ".identity"
     if not path.exists():
         write_text(path, f"{uuid.uuid4().hex[:12]}\n")
@@ -72,7 +72,7 @@ def identity(lab: Lab) -> str:
 def ui(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> None:
     """Print the address of each sweep's comparison and become MLflow's server.
 
-    A store that is a server is only named.
+    If the store is a server, only print the addresses.
 
     Raises:
         UserError: the port is taken.
@@ -91,7 +91,7 @@ def ui(lab: Lab, *, host: str = "127.0.0.1", port: int = 5000) -> None:
     if served:
         return
     if host not in ("127.0.0.1", "localhost", "::1"):
-        print("no login: whoever reaches this machine can read and change them", flush=True)
+        print("no login: anyone who reaches this machine can read and change the runs", flush=True)
     command = [sys.executable, "-m", "mlflow", "ui", "--host", host, "--port", str(port)]
     command += ["--workers", "1", "--uvicorn-opts=--log-level=warning"]
     if path := sqlite_path(uri):

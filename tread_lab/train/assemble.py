@@ -27,11 +27,11 @@ from tread_lab.train.posthoc_ema import reconstructed
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network in evaluation mode and what belongs to it.
+    """A trained network in evaluation mode with its metadata.
 
     Attributes:
-        weights: digest of the file of its weights.
-        condition: what the network sees of the held-out samples in place of classes.
+        weights: digest of its weights file.
+        condition: condition of the held-out samples in place of classes, if any.
     """
 
     spec: RunSpec
@@ -45,17 +45,17 @@ class Trained:
 
 @contextmanager
 def initialised(seed: int, part: str) -> Iterator[None]:
-    """Let what is made within draw its weights from a seed and the name of a part."""
+    """Within the block, draw initial weights from a seed and the name of a part."""
     with torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(draws.generator(seed, part).get_state())
         yield
 
 
 def build_network(spec: RunSpec) -> nn.Module:
-    """Return the network of a run with what its systems add to it, freshly initialised.
+    """Return the initialized network of a run, including its systems.
 
-    What stands at the end of a route leaves the generator as it was, so that the rest of the
-    network starts equal whatever the bypass.
+    Modules at the end of a route do not advance the generator, so the rest of the network starts
+    equal under every bypass.
     """
     with torch.random.fork_rng(devices=[]):
         added = network_arguments(spec)
@@ -63,7 +63,7 @@ def build_network(spec: RunSpec) -> nn.Module:
 
 
 def fresh_network(spec: RunSpec) -> nn.Module:
-    """Return a network initialised from the run's seed; equal shapes and seeds, equal weights."""
+    """Return a network initialized from the run's seed, equal for equal shapes and seeds."""
     with initialised(spec.seed, "init"):
         return build_network(spec)
 
@@ -79,7 +79,7 @@ def trained(
     """Return the network of a run with EMA or raw weights, at its last step if `step` is `None`.
 
     Args:
-        ema: the length of another EMA, reconstructed from the run's snapshots.
+        ema: length of an EMA to reconstruct from snapshots.
 
     Raises:
         UserError: the run has no usable checkpoint, or no snapshot of the step.
@@ -104,9 +104,8 @@ def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
         exported = load_weights(folder.path / EXPORTED)
         if step not in (None, exported.step):
             raise UserError(
-                f"{folder.path} has the weights of step {exported.step} alone, and step {step} is"
-                " asked for; measure the run itself, or name another guidance:"
-                " sampler.guidance=1"
+                f"{folder.path}: step must be {exported.step}, the only one of this folder, got "
+                f"{step}. Try evaluating the run, or sampler.guidance=1."
             )
         return exported
     if step is not None:
@@ -121,13 +120,13 @@ def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
 
 
 def starting_weights(spec: RunSpec, folder: RunFolder) -> dict[str, Tensor] | None:
-    """Return the weights that `init_from` names, or `None` without it.
+    """Return the weights of `init_from`, or `None`.
 
     Args:
-        folder: of the run; its parent's lies beside it.
+        folder: folder of the run, beside its parent's.
 
     Raises:
-        UserError: the parent has no usable checkpoint, or the file is another one or does not fit.
+        UserError: no usable checkpoint of the parent, or a changed or incompatible file.
     """
     start = spec.init_from
     if start is None:
@@ -138,14 +137,14 @@ def starting_weights(spec: RunSpec, folder: RunFolder) -> dict[str, Tensor] | No
 
 
 def check_start(spec: RunSpec) -> None:
-    """Refuse a file whose weights the network of `spec` cannot have; a parent is not looked at.
+    """Refuse incompatible starting files; parents are not checked.
 
     Raises:
-        UserError: the file is another one, cannot be read, or a name or shape is wrong; or there
-            are neither steps nor a start.
+        UserError: a changed, unreadable or incompatible file, or neither steps nor starting
+            weights.
     """
     if spec.train.steps == 0 and spec.init_from is None:
-        raise UserError("train.steps: 0 trains nothing; init_from says whose weights the run has")
+        raise UserError("train.steps: must be positive without init_from, got 0")
     if spec.init_from is not None and spec.init_from.file is not None:
         _of_file(spec, spec.init_from)
 
@@ -153,7 +152,10 @@ def check_start(spec: RunSpec) -> None:
 def _of_file(spec: RunSpec, start: InitSpec) -> dict[str, Tensor]:
     path = Path(str(start.file))
     if start.digest is None:
-        raise UserError("init_from: write `init_from: {file: PATH}`, so that its digest is taken")
+        raise UserError(
+            "init_from: must name a file, so that its digest is recorded. Try `init_from: "
+            "{file: PATH}`."
+        )
     if digest_of(path) != start.digest:
         raise UserError(f"init_from.file: {path} has changed since the run was planned")
     export = RunFolder(path.parent)
@@ -166,8 +168,7 @@ def _of_file(spec: RunSpec, start: InitSpec) -> dict[str, Tensor]:
     state = read_tensors(path, start.weights)
     if start.published_as is not None and getattr(spec.process, "prediction", "x") != "v":
         raise UserError(
-            "init_from.published_as: a SiT predicts the velocity of a flow, and the process is"
-            f" {spec.process.kind}; say process=flow"
+            f"init_from.published_as: sit requires process=flow, got {spec.process.kind}"
         )
     with torch.device("meta"):
         network = build_network(spec)

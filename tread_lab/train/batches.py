@@ -24,9 +24,9 @@ THREADS = 2  # that draw and pin the batches of a GPU; one core draws a batch of
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples, labels (some dropped to the null class) or rows [B, T, E] in place of them, noise,
-    uniform levels and the routing; also targets of the samples, where a system has them ready, and
-    eps - x of the next sample of the global batch, for a loss that is contrastive."""
+    """Samples, labels (some dropped to the null class) or condition rows [B, T, E], noise, uniform
+    levels and routing; optionally targets of systems, and eps - x of the batch's next sample for a
+    contrastive loss."""
 
     x_BCHW: Tensor
     y_B: Tensor
@@ -44,7 +44,7 @@ class Batch:
         return self._each(lambda tensor: tensor[rows])
 
     def to(self, device: torch.device) -> Batch:
-        """Return the same step on a device; copies of a pinned batch do not wait for each other."""
+        """Return the same step on a device; copies of a pinned batch are asynchronous."""
         if device.type == "cpu":
             return self
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
@@ -52,12 +52,12 @@ class Batch:
     def pinned(self) -> Batch:
         """Return the same step in page-locked memory.
 
-        Pinning copies into equal strides, which elements that share a place cannot have.
+        Tensors with overlapping elements are made contiguous first.
         """
         return self._each(lambda tensor: tensor.contiguous().pin_memory())
 
     def used_on(self, stream: torch.cuda.Stream) -> None:
-        """Keep the memory of this batch until what is queued on `stream` has run."""
+        """Keep the memory of this batch until the work queued on `stream` is done."""
 
         def record(tensor: Tensor) -> Tensor:
             tensor.record_stream(stream)
@@ -85,16 +85,16 @@ class Batch:
 class Batches:
     """Global batches by step: epochs are random orders named by (seed, epoch).
 
-    A run that goes on from another has draws of its own, the same for all that go on with a seed.
+    Runs with a parent have their own draws, equal for all such runs of a seed.
 
     Args:
-        pin: put batches into page-locked memory, from which a GPU copies without waiting.
-        rows: those of each global batch that this process trains on; all by default.
+        pin: use page-locked memory, for asynchronous copies to a GPU.
+        rows: rows of each global batch for this process; all by default.
 
     Attributes:
-        targets: gives features of samples by number, where a cache holds them.
-        condition: draws what the network sees in place of labels, called as
-            condition(ids_B, dropped_B, *names of the draw).
+        targets: returns cached features of samples by number, if any.
+        condition: draws the condition in place of labels, called as condition(ids_B, dropped_B,
+            *names of the draw).
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Batches:
         )
 
     def at(self, step: int) -> Batch:
-        """Return the batch of step 0, 1, ...: pure, so any step may be asked for at any time.
+        """Return the batch of step 0, 1, ...; a pure function of the step.
 
         Raises:
             UserError: a sample is not finite; names it.
@@ -122,7 +122,9 @@ class Batches:
         finite_B = torch.isfinite(x_BCHW).flatten(1).all(dim=1)
         if not finite_B.all():
             wrong = int(ids_B[~finite_B][0])
-            raise UserError(f"data: training sample {wrong} is not finite; make the data again")
+            raise UserError(
+                f"data: training sample {wrong} must be finite. Try encoding the data again."
+            )
         dropped_B = draws.uniform((B,), *self._name, "drop", step) < spec.train.label_drop
         y_B = torch.where(dropped_B, self.samples.classes, y_B)
         if self.condition is not None:
@@ -154,7 +156,7 @@ class Batches:
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield batches of the steps start..stop-1, read ahead by `execution.workers` threads.
 
-        A GPU has `THREADS` at least: a step's draws would keep the host from queueing its work.
+        At least `THREADS` for a GPU, so that draws do not delay the host.
         """
         workers = max(self.spec.execution.workers, THREADS if self.pin else 0)
         if workers == 0:
@@ -179,10 +181,10 @@ class Batches:
 
 
 class Transfer:
-    """Copies batches to a device; a GPU has a stream for it.
+    """Copies batches to a device, on a separate stream of a GPU.
 
-    The host queues steps ahead of a GPU, so the copy of a step runs while the step before it is
-    computed. It needs page-locked memory, which `Batches(pin=True)` gives.
+    The copy of a step overlaps with the step before it. Requires page-locked memory,
+    `Batches(pin=True)`.
     """
 
     def __init__(self, device: torch.device) -> None:

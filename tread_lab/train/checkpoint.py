@@ -23,7 +23,7 @@ class Checkpoint:
     """The state after `step` optimizer steps: flat named tensors and a few numbers.
 
     Attributes:
-        digest: of the file that it was read from.
+        digest: digest of its file.
     """
 
     step: int
@@ -32,7 +32,7 @@ class Checkpoint:
     digest: str = ""
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """Return the tensors below `prefix/`, their names without it."""
+        """Return the tensors under `prefix/`, without the prefix."""
         start = f"{prefix}/"
         return {n.removeprefix(start): x for n, x in self.tensors.items() if n.startswith(start)}
 
@@ -46,7 +46,7 @@ def save(
 ) -> Path:
     """Write a checkpoint, then remove all but the `keep` newest and those of `keep_steps`.
 
-    Another file of the same step is a damaged one, and makes room too.
+    An existing file of the same step is damaged and also removed.
     """
     path = _written(folder, checkpoint)
     others = [p for p in list_checkpoints(folder) if p != path]
@@ -68,12 +68,12 @@ def _written(folder: Path, checkpoint: Checkpoint) -> Path:
 
 
 def load_latest(folder: Path) -> Checkpoint | None:
-    """Return the newest undamaged checkpoint or `None`; a warning names those passed over."""
+    """Return the newest undamaged checkpoint, or `None`; warn about damaged ones."""
     for path in list_checkpoints(folder):
         checkpoint = _read(path)
         if checkpoint is not None:
             return checkpoint
-        warnings.warn(f"{path} is damaged; the one before it is used", stacklevel=2)
+        warnings.warn(f"{path} is damaged; using the previous checkpoint", stacklevel=2)
     return None
 
 
@@ -81,7 +81,7 @@ def load_step(folder: Path, step: int) -> Checkpoint:
     """Return the checkpoint of exactly `step`.
 
     Raises:
-        UserError: there is none, or it is damaged.
+        UserError: missing or damaged.
     """
     paths = [p for p in list_checkpoints(folder) if p.name.startswith(f"step-{step:08d}-")]
     for path in paths:
@@ -92,13 +92,13 @@ def load_step(folder: Path, step: int) -> Checkpoint:
     steps = sorted({step_of(path) for path in list_checkpoints(folder)})
     has = f"steps {', '.join(map(str, steps)) or 'none'}"
     raise UserError(
-        f"checkpoint of step {step} {why} in {folder}, which has {has}; a run keeps the steps that"
-        " its evaluations name when it is trained"
+        f"checkpoint of step {step} {why} in {folder}, which has {has}; a run keeps only the steps"
+        " of evaluations that were planned before training"
     )
 
 
 def load_weights(path: Path) -> Checkpoint:
-    """Return exported weights: the tensors of a network alone, their step from the file's header.
+    """Return exported weights: tensors of the network, and the step from the header.
 
     Raises:
         UserError: the file cannot be read.

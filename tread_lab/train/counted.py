@@ -23,7 +23,7 @@ from tread_lab.cost.blocks import BlockCost
 
 
 def counted(model: ModelSpec, l: int) -> BlockCost:
-    """Return what a pass of block `l` costs, or of the first where all blocks are alike."""
+    """Return the counted cost of block `l`, or of the first if all blocks are alike."""
     return _counted(0 if lookup(FACTS, model.backbone, "model.backbone").alike else l)
 
 

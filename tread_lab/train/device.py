@@ -27,10 +27,10 @@ CONTEXT = 10**9  # bytes of a GPU for CUDA's context, kernels and library worksp
 def pick(name: str | None = None) -> torch.device:
     """Return the named device, else a GPU, else the CPU; a GPU always with its index.
 
-    `cuda` alone is the first one. Where the CPU is named, CUDA is not touched.
+    `cuda` is the first GPU. With the CPU, CUDA is not initialized.
 
     Raises:
-        UserError: the named device is not here.
+        UserError: no such device.
     """
     if name is None:
         # Torch remembers GPUs that `--device cpu` has hidden since.
@@ -57,10 +57,10 @@ def pick(name: str | None = None) -> torch.device:
 
 
 def use(device: torch.device, *, deterministic: bool = False) -> None:
-    """Make a GPU the process's current one: kernels and libraries that name none go there.
+    """Make a GPU the current device of the process.
 
     Args:
-        deterministic: refuse kernels that add in any order.
+        deterministic: refuse nondeterministic kernels.
     """
     if deterministic != torch.are_deterministic_algorithms_enabled():  # which imports the compiler
         torch.use_deterministic_algorithms(deterministic)
@@ -102,10 +102,10 @@ def _freeze_libraries() -> None:
 
 
 def release(device: torch.device) -> None:
-    """Give back the memory that an earlier run of this process left behind.
+    """Release the memory of earlier runs of this process.
 
-    What lives at the first call is the libraries: later collections pass them over, which makes
-    each a hundred times quicker.
+    Objects alive at the first call, mostly libraries, are frozen, which makes later collections a
+    hundred times faster.
     """
     gc.collect()
     _freeze_libraries()
@@ -116,22 +116,19 @@ def release(device: torch.device) -> None:
 
 
 def pins(device: torch.device) -> bool:
-    """Return whether what is copied to the device is better kept in page-locked memory."""
+    """Return whether copies to the device profit from page-locked memory."""
     return device.type == "cuda"
 
 
 def precisions(device: torch.device) -> tuple[str, ...]:
-    """Return the precisions that the device computes in itself, emulation not counted."""
+    """Return the precisions that the device supports natively."""
     if device.type == "cuda":
-        ampere = torch.cuda.get_device_capability(device) >= (8, 0)
-        return AMPERE if ampere else OLDER
-    if device.type == "cpu":
-        return CPU_PRECISIONS
-    return ("fp32",)
+        return AMPERE if torch.cuda.get_device_capability(device) >= (8, 0) else OLDER
+    return CPU_PRECISIONS if device.type == "cpu" else ("fp32",)
 
 
 def check_precision(precision: str, device: torch.device) -> None:
-    """Refuse what the device cannot do, instead of silently doing something else.
+    """Refuse unsupported precisions, without fallback.
 
     Raises:
         UserError: the device lacks the precision.
@@ -143,36 +140,36 @@ def check_precision(precision: str, device: torch.device) -> None:
 
 
 def name(device: torch.device) -> str:
-    """Return the device as people know it."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{processor()}, {counted(torch.get_num_threads(), 'thread')}"
+    """Return a readable device name."""
+    threads = "" if device.type == "cuda" else f", {counted(torch.get_num_threads(), 'thread')}"
+    return f"{model(device)}{threads}"
 
 
 def model(device: torch.device) -> str:
-    """Return the model of a GPU or of this machine's processor, by which speeds compare."""
+    """Return the model of a GPU or of this machine's processor, the key of recorded speeds."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
 
 
 def peak_flops(device: torch.device) -> float | None:
-    """Return the dense bf16 peak in FLOP/s; `None` if it is not known."""
+    """Return the dense bf16 peak in FLOP/s, or `None` if unknown."""
     return of_gpu(SLOWER | PEAK_FLOPS, name(device))
 
 
 def reset_peak(device: torch.device) -> None:
-    """Count the peak of memory anew; a GPU has one."""
+    """Reset the memory peak of a GPU."""
     if device.type == "cuda":
         use(device)
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def peak_bytes(device: torch.device) -> int | None:
-    """Return the most memory in use of a GPU's allocator since `reset_peak`; `None` on a CPU."""
+    """Return the allocator's peak on a GPU since `reset_peak`; `None` on a CPU."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
 def memory(device: torch.device) -> int:
-    """Bytes for runs: a GPU's own less what CUDA itself takes, this machine's or container's."""
+    """Return the bytes for runs: of a GPU without CUDA's own share, or of this machine or
+    container."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory) - CONTEXT
     allowed = limits("memory.max") + limits("memory/memory.limit_in_bytes")
@@ -180,20 +177,20 @@ def memory(device: torch.device) -> int:
 
 
 def cost_on(spec: RunSpec, device_type: str) -> Cost:
-    """Return the cost of a run with the memory of its blocks as they are computed there."""
+    """Return the cost of a run, with memory as computed on this device type."""
     return cost(spec, compiled=arithmetic(spec, device_type) != EAGER)
 
 
 def check_memory(spec: RunSpec, device_type: str, label: str, free: int, devices: int = 1) -> None:
-    """Refuse a run whose training pass needs more memory than a device has.
+    """Refuse a run that exceeds the memory of a device.
 
     Args:
-        label: what the device is called.
-        free: its bytes.
-        devices: how many like it share a batch.
+        label: name of the device.
+        free: its free bytes.
+        devices: number of such devices per batch.
 
     Raises:
-        UserError: says how much that is, and names a micro-batch that fits.
+        UserError: states required and free memory, and a `micro_batch` that fits.
     """
     price, share = cost_on(spec, device_type), spec.train.batch // devices
     images = min(price.micro_batch, share)
@@ -203,10 +200,10 @@ def check_memory(spec: RunSpec, device_type: str, label: str, free: int, devices
     need = f"{spec.model.name} {routes} needs about {amount(needed)}"
     has = f"{label} has {amount(free)}"
     fit = fitting_micro_batch(price, share, free)
-    remedy = f"one image a pass needs {amount(price.memory_at(1))}: take a larger device"
+    remedy = f"one image per pass needs {amount(price.memory_at(1))}: use a larger device"
     if fit:
         remedy = f"execution.micro_batch={fit} needs {amount(price.memory_at(fit))}"
-    raise UserError(f"{need} at {images} images a pass, and {has}; {remedy}")
+    raise UserError(f"{need} at {images} images per pass, but {has}; {remedy}")
 
 
 def fitting_micro_batch(price: Cost, batch: int, free: int) -> int:

@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 
 class System(Priced):
-    """A published system: what it adds to the runs that ask for it. By default nothing.
+    """A published method and its additions to runs. By default nothing.
 
     Each is the `SYSTEM` of a module `tread_lab.methods.<name>.<name>`, or of a package that adds it
-    (`specs.systems.JoinedBy`). Methods that make networks or read data import what they need, so
-    that a plan and its costs are known without torch.
+    (`specs.systems.JoinedBy`). Methods import torch and data packages lazily, so that plans and
+    costs do not require torch.
     """
 
     def network(self, spec: RunSpec) -> Mapping[str, Any]:
-        """Return arguments of the network: what stands at the end of a route (`re_enter`), or the
-        width of tokens that it sees in place of classes (`text_width`)."""
+        """Return network arguments: the module at the end of a route (`re_enter`), or the width of
+        condition tokens (`text_width`)."""
         return {}
 
     def part(self, run: Joining) -> Part | None:
-        """Return what joins the training of a run."""
+        """Return the part that joins the training of a run."""
         return None
 
     def condition(self, spec: RunSpec, folder: RunFolder, device: torch.device) -> Condition | None:
-        """Return what the network of an evaluated run sees in place of classes.
+        """Return the condition of an evaluated run in place of classes.
 
         Raises:
             UserError: it would be made otherwise than when the run was trained.
@@ -49,40 +49,41 @@ class System(Priced):
         return None
 
     def files(self, spec: RunSpec) -> Hashable:
-        """Return what of a spec names the files that this system reads."""
+        """Return the settings that determine the files read by this system."""
         return None
 
     def network_folder(self, spec: RunSpec) -> Path | None:
-        """Return the local folder of a frozen network that this system reads, if there is one."""
+        """Return the local folder of this system's frozen network, if any."""
         return None
 
     def check(self, spec: RunSpec, train: Samples | None, heldout: Samples) -> None:
-        """Check that the files of this system are here and fit the run and its data.
+        """Check that the files of this system exist and fit the run and its data.
 
         Args:
-            train: `None` where the run is evaluated alone.
+            train: training samples; `None` for evaluation only.
 
         Raises:
-            UserError: they do not; says what to do.
+            UserError: names a remedy.
         """
 
     def provenance(
         self, spec: RunSpec, data: str, train: Samples, heldout: Samples
     ) -> Mapping[str, str]:
-        """Return name -> digest of what decides a run and is in no spec; `data` names the data."""
+        """Return name -> digest of everything outside the spec that determines a run; `data` is the
+        name of the data."""
         return {}
 
     def measured_with(self, spec: RunSpec) -> Mapping[str, str]:
-        """Return the same of what decides an evaluation."""
+        """Return the same for an evaluation."""
         return {}
 
 
 @dataclass(frozen=True)
 class Joining:
-    """What a system may touch of a run that it joins.
+    """The parts of a run available to a joining system.
 
     Attributes:
-        sum: adds a tensor of this process to those of the run's other processes.
+        sum: sums a tensor over the processes of the run.
     """
 
     spec: RunSpec
@@ -95,11 +96,11 @@ class Joining:
 
 
 class Part:
-    """A system in the training of one run. By default it does nothing.
+    """A system in the training of one run. By default does nothing.
 
     Attributes:
         trained: modules trained beside the network, by their names in a checkpoint.
-        averaged: modules that a checkpoint holds and no gradient reaches.
+        averaged: modules in checkpoints without gradients.
         observes: whether the loss reads the residual stream after each block.
     """
 
@@ -113,27 +114,27 @@ class Part:
         self.trained, self.averaged = trained or {}, averaged or {}
 
     def start(self) -> None:
-        """Follow the weights that the run has just started from."""
+        """React to the starting weights of the run."""
 
     def prepare(self) -> Iterator[object]:
-        """Fill the caches that the steps read, yielding signs of life."""
+        """Fill the caches for training, yielding progress."""
         yield from ()
 
     def loss(self, loss_B: Tensor, done: ForwardPass) -> Tensor:
-        """Return the loss of every sample with this system's share in it."""
+        """Return the loss of every sample including this system's term."""
         return loss_B
 
     def after_step(self, skipped: Tensor | None) -> None:
-        """Follow an optimizer step, unless fp16 has `skipped` it."""
+        """React to an optimizer step, unless fp16 has `skipped` it."""
 
 
 @dataclass(frozen=True)
 class ForwardPass:
-    """The forward pass of a step, as the loss of a system sees it.
+    """The forward pass of a step, for the losses of systems.
 
     Attributes:
-        streams: the residual stream after each block, where a part observes it.
-        again: makes another pass of the same batch under other routes.
+        streams: residual stream after each block, if a part observes it.
+        again: runs another pass of the same batch under other routes.
     """
 
     batch: Batch
@@ -142,10 +143,10 @@ class ForwardPass:
 
 
 class Condition(Protocol):
-    """What an evaluated network sees in place of classes: a row for each held-out sample.
+    """Condition of an evaluated network in place of classes: a row per held-out sample.
 
     Attributes:
-        fingerprint: name -> digest of what decides the rows.
+        fingerprint: name -> digest of everything that determines the rows.
     """
 
     @property
@@ -154,30 +155,30 @@ class Condition(Protocol):
     def __len__(self) -> int: ...
 
     def of(self, ids_B: Tensor) -> Tensor:
-        """Return rows [B, T, E] of samples; the number after the last is the empty condition."""
+        """Return rows [B, T, E] of samples; the index after the last is the empty condition."""
         ...
 
     def record(self) -> Mapping[str, Any]:
-        """Return what the record of an evaluation says of it."""
+        """Return its entry in the record of an evaluation."""
         ...
 
     def write(self, folder: Path, ids_N: list[int]) -> None:
-        """Write into a folder what each of N images was drawn from."""
+        """Write the conditions of N images into a folder."""
         ...
 
 
 def systems_of(spec: RunSpec) -> tuple[System, ...]:
-    """Return the systems that a run asks for, in the order in which they join its steps."""
+    """Return the systems of a run, in joining order."""
     return cast(tuple[System, ...], priced_systems(spec))
 
 
 def network_arguments(spec: RunSpec) -> dict[str, Any]:
-    """Return what the systems of a run add to the arguments of its network."""
+    """Return the network arguments added by the systems of a run."""
     return {k: v for system in systems_of(spec) for k, v in system.network(spec).items()}
 
 
 def condition_of(spec: RunSpec, folder: RunFolder, device: torch.device) -> Condition | None:
-    """Return what the network of an evaluated run sees in place of classes, if it does.
+    """Return the condition of an evaluated run in place of classes, if any.
 
     Raises:
         UserError: it would be made otherwise than when the run was trained.

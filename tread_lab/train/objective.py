@@ -19,7 +19,7 @@ from tread_lab.train.joining import ForwardPass, Part
 
 
 class Objective:
-    """The loss of every sample of a batch, with the share of each system that joins the run."""
+    """The loss of every sample of a batch, including the terms of all systems."""
 
     def __init__(self, spec: RunSpec, process: Process, parts: Sequence[Part] = ()) -> None:
         self.spec, self.process, self.parts = spec, process, parts

@@ -32,10 +32,10 @@ class _AdamW(torch.optim.AdamW):
 def optimizers(
     recipe: TrainSpec, named: Mapping[str, nn.Parameter]
 ) -> tuple[torch.optim.Optimizer, ...]:
-    """Return AdamW, after Muon for the matrices of the blocks where the recipe has it.
+    """Return the optimizers: AdamW, or Muon for block matrices and AdamW for the rest.
 
-    The `scale` of a group is its learning rate in units of the recipe's `lr`. Groups may hold their
-    parameters in any order.
+    The `scale` of a group is its learning rate in units of the recipe's `lr`. The order of
+    parameters within groups is arbitrary.
     """
     matrices = {
         name: parameter
@@ -73,7 +73,7 @@ def learning_rates(spec: TrainSpec) -> Callable[[int], float]:
     """Return the function that gives the learning rate of step 0, 1, ...
 
     Raises:
-        UserError: there is no schedule of that name.
+        UserError: unknown schedule.
     """
     factor, ramp = lookup(SCHEDULES, spec.schedule, "train.schedule"), spec.warmup + 1
     return lambda step: spec.lr * min(1.0, (step + 1) / ramp) * factor(step / spec.steps)
@@ -83,7 +83,7 @@ def learning_rates(spec: TrainSpec) -> Callable[[int], float]:
 def update_averages(
     averages: Iterable[Tensor], values: Iterable[Tensor], decay: float, skipped: Tensor | None
 ) -> None:
-    """Change each average to decay average + (1 - decay) value, unless the step was skipped."""
+    """Update each average to decay average + (1 - decay) value, unless the step was skipped."""
     ema, live = list(averages), list(values)
     if skipped is None:
         torch._foreach_lerp_(ema, live, 1 - decay)
@@ -102,7 +102,7 @@ class Ema:
         self.weights: dict[str, Tensor] = {n: p.detach().clone() for n, p in self._live.items()}
 
     def update(self, step: int, skipped: Tensor | None = None) -> None:
-        """One update, or none if the step was `skipped`, which is known on the device alone."""
+        """One update, or none if the step was `skipped` (a device tensor)."""
         update_averages(self.weights.values(), self._live.values(), self.decay, skipped)
 
     @torch.no_grad()

@@ -29,21 +29,21 @@ def exponent(length: float) -> float:
 
 class PowerEma(Ema):
     """theta_ema <- beta theta_ema + (1 - beta) theta with beta = (1 - 1/t)^(gamma + 1) at step t
-    (eq. 127), so that nothing of the initial weights is left."""
+    (eq. 127), without contribution of the initial weights."""
 
     def __init__(self, network: nn.Module, length: float) -> None:
         super().__init__(network, 0.0)
         self._power = exponent(length) + 1
 
     def update(self, step: int, skipped: Tensor | None = None) -> None:
-        """One update of step 1, 2, ...; a step that was skipped has the weights before it."""
+        """One update of step 1, 2, ...; a skipped step repeats the previous weights."""
         beta = (1 - 1 / step) ** self._power
         update_averages(self.weights.values(), self._live.values(), beta, None)
 
 
 def coefficients(steps_S: Array, gamma_S: Array, step: int, length: float) -> Array:
-    """Return the coefficients of snapshots whose sum is nearest to an average, by least squares
-    over what they weigh each step by (algorithm 3); they sum to 1."""
+    """Return the snapshot coefficients nearest to a target average, by least squares over step
+    weights (algorithm 3); they sum to 1."""
     gram_SS = _inner(steps_S[:, None], gamma_S[:, None], steps_S, gamma_S)
     x_S = np.linalg.solve(gram_SS, _inner(steps_S, gamma_S, float(step), exponent(length)))
     return x_S / x_S.sum()
@@ -56,7 +56,7 @@ def _inner(T_a: Array, a: Array, T_b: Array | float, b: Array | float) -> Array:
 
 
 def reconstructed(folder: RunFolder, step: int, length: float) -> dict[str, Tensor]:
-    """Return the average of the weights up to `step` that has this length.
+    """Return the EMA of this length up to `step`.
 
     Raises:
         UserError: the run has no snapshot of the step.

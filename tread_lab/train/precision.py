@@ -37,15 +37,14 @@ def multiplies_bf16() -> bool:
 
 
 class RoundedProducts(TorchFunctionMode):
-    """Linear maps and attention, or one of them, under bf16 autocast by fp32 kernels.
+    """Linear maps and/or attention under bf16 autocast, computed by fp32 kernels.
 
-    As under autocast, operands and results are rounded to bf16, and so are the gradients of both.
-    Torch's own kernels emulate the multiplication of bf16 numbers where a CPU has none, which takes
-    3 to 5 times as long as in fp32; their sums are in another order and their attention rounds its
-    weights to bf16, too.
+    Operands, results and gradients are rounded to bf16, as under autocast. On CPUs without bf16
+    instructions, torch's own kernels emulate them, 3 to 5 times slower than fp32; they sum in
+    another order, and their attention also rounds its weights.
 
     Args:
-        products: functions of torch whose products these are.
+        products: the affected torch functions.
     """
 
     def __init__(self, products: Products = ALL) -> None:
@@ -86,7 +85,7 @@ PRECISIONS: Mapping[str, torch.dtype | None] = {
 
 
 def autocast_type(precision: str) -> torch.dtype | None:
-    """Return the type of a precision under autocast; raise a `UserError` if it has no such name."""
+    """Return the autocast type of a precision; raise a `UserError` if unknown."""
     return lookup(PRECISIONS, precision, "precision")
 
 
@@ -100,7 +99,7 @@ BY_FP32 = {ROUNDED: ALL, MIXED: ATTENTION}  # the products that fp32 kernels mak
 
 @contextmanager
 def autocast(precision: str, device: torch.device) -> Iterator[None]:
-    """Matrix products and convolutions in bf16 or fp16; nothing changes for fp32 and tf32."""
+    """Autocast to bf16 or fp16; no effect for fp32 and tf32."""
     dtype = autocast_type(precision)
     products = BY_FP32.get(bf16_products(precision, device.type) or "")
     rounded = nullcontext() if products is None else RoundedProducts(products)
@@ -109,7 +108,7 @@ def autocast(precision: str, device: torch.device) -> Iterator[None]:
 
 
 def bf16_products(precision: str, device_type: str) -> str | None:
-    """Return what makes the products in bf16 on a device of this machine; `None` without any."""
+    """Return the bf16 products for a device of this machine, or `None` for torch's own."""
     if autocast_type(precision) is not torch.bfloat16:
         return None
     if device_type != "cpu":
@@ -119,13 +118,13 @@ def bf16_products(precision: str, device_type: str) -> str | None:
 
 @contextmanager
 def matrix_products(precision: str) -> Iterator[None]:
-    """Within the block products of fp32 operands are exact in fp32, else rounded to tf32.
+    """Within the block, products of fp32 operands are exact for `fp32`, else tf32.
 
     torch's own default lets convolutions use tf32 in an fp32 run; here fp32 means fp32. Under bf16
-    and fp16 the fp32 block runs tf32 products, as in the official code. By datasheet an H100 does
-    67 TFLOP/s exactly and 494 in tf32, so exact products would eat what routing gains. GPUs before
-    Ampere and CPUs have no tf32 and compute these products exactly. The switches are the older pair
-    of torch: reading one after the newer ones are set raises.
+    and fp16 the fp32 block runs tf32 products, as in the official code. By datasheet an H100
+    reaches 67 TFLOP/s in fp32 and 494 in tf32, so exact products would cost more than routing
+    gains. CPUs and GPUs before Ampere have no tf32. Uses torch's older switches, because reading
+    them after setting the newer ones raises.
     """
     allowed = autocast_type(precision) is not None or precision == "tf32"
     switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
@@ -140,10 +139,10 @@ def matrix_products(precision: str) -> Iterator[None]:
 
 
 class LossScaler:
-    """fp16's loss scaling around an optimizer step; every other precision steps plainly.
+    """Loss scaling for fp16; other precisions step directly.
 
-    The scaler is torch's, the one accelerate hands out. It is held here because accelerate drops
-    fp16 on a CPU without a word and does not notice a step that the fused optimizer skipped.
+    Uses torch's scaler directly, because accelerate silently drops fp16 on a CPU and misses steps
+    skipped by the fused optimizer.
 
     Attributes:
         overflows: steps skipped so far because a gradient was not finite.
@@ -156,11 +155,11 @@ class LossScaler:
         self._one = torch.ones((), device=device)
 
     def scale(self, loss: Tensor) -> Tensor:
-        """Return the loss times the present scale."""
+        """Return the loss times the current scale."""
         return self._scaler.scale(loss)
 
     def unscale(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        """Bring gradients to their true size, for clipping."""
+        """Unscale gradients, for clipping."""
         for optimizer in optimizers:
             self._scaler.unscale_(optimizer)
 
@@ -168,8 +167,8 @@ class LossScaler:
         """Step, or skip if a gradient is not finite and halve the scale.
 
         Returns:
-            Whether the step was skipped, a bool on the device, so that nobody waits for it; `None`
-            where steps are never skipped.
+            Whether the step was skipped, as a bool on the device; `None` if steps are never
+            skipped.
         """
         before = self.scale(self._one)
         for optimizer in optimizers:
@@ -182,7 +181,7 @@ class LossScaler:
         return skipped
 
     def state(self) -> dict[str, Tensor]:
-        """Scale, good steps since it last grew, and overflows, as tensors; empty if not used."""
+        """State as tensors: scale, good steps since its last growth, overflows; empty if unused."""
         if not self.enabled:
             return {}
         state = self._scaler.state_dict()
@@ -193,7 +192,7 @@ class LossScaler:
         }
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave."""
+        """Restore the result of `state`."""
         if not self.enabled:
             return
         known = self._scaler.state_dict()
@@ -212,7 +211,7 @@ Backend = str | Callable[..., object]
 
 
 def arithmetic(spec: RunSpec, device_type: str) -> str:
-    """Return what computes the blocks of a run: `eager`, or the compiler and its version.
+    """Return how blocks are computed: `eager`, or the compiler and its version.
 
     `auto` compiles on a GPU where `has_compiler`. Backbones whose blocks do not compile are
     eager everywhere.
@@ -235,9 +234,8 @@ def has_compiler() -> bool:
 def compile_blocks(network: nn.Module, *, backend: Backend = "inductor") -> None:
     """Compile every block of a network in place; its parameters keep their names.
 
-    A block has one graph for each number of tokens it meets, the whole and the kept ones. Blocks of
-    equal shape share graphs, within a network and with the next one of the process. A graph break
-    and too many graphs raise, so that no run falls back to eager unnoticed.
+    A block has one graph per number of tokens. Blocks of equal shape share graphs, also across runs
+    of a process. Graph breaks and too many graphs raise instead of falling back to eager.
     """
     from torch._dynamo import config  # a second of imports, which eager runs do without
 

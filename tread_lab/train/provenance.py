@@ -34,10 +34,9 @@ _PACKAGES = ("torch", "numpy", "accelerate", "torch-fidelity", "diffusers", "tra
 
 
 def fingerprint(spec: RunSpec, device_type: str) -> dict[str, str]:
-    """Return name -> digest of everything that decides the results of `spec` and is not in it.
+    """Return name -> digest of everything outside `spec` that determines its results.
 
-    What computes the blocks is named with their backbone. The same name means the same thing in all
-    runs, so digests of one name must agree for runs to be compared.
+    The compiler is named with the backbone. Comparable runs have equal digests for equal names.
 
     Raises:
         UserError: the data cannot be read.
@@ -59,8 +58,8 @@ def fingerprint(spec: RunSpec, device_type: str) -> dict[str, str]:
 
 
 def of_nodes(made: Mapping[str, str]) -> dict[str, str]:
-    """Return what must be equal on all nodes that train for one driver: of what a run and its
-    evaluations are made with, what does not depend on the device, and versions of packages."""
+    """Return the digests and package versions that must be equal on all nodes of a driver: those
+    that do not depend on the device."""
     data = ("data ", "held-out data ", "captions ", "reference ", "decoder of ")
     shared = ("code", *data, "weights ", "plugin ")
     found = {what: digest for what, digest in made.items() if what.startswith(shared)}
@@ -68,9 +67,9 @@ def of_nodes(made: Mapping[str, str]) -> dict[str, str]:
 
 
 def named(data: DataSpec) -> str:
-    """Return what data are called: their source, their digest and their scale.
+    """Return the name of data: source, digest and scale.
 
-    Data of one name are the same to a network, wherever they lie.
+    Data of equal name are equal for a network, independent of their path.
     """
     scale, _ = data.scales
     parts = data.source, data.digest, f"x {scale:g}" if scale != 1 else ""
@@ -78,7 +77,7 @@ def named(data: DataSpec) -> str:
 
 
 def plugins_of(spec: RunSpec) -> dict[str, str]:
-    """Return a digest of the source of each module that a run imports; of a package, all of it."""
+    """Return a source digest of each plugin module or package of a run."""
     found = {}
     for plugin in spec.execution.plugins:
         file = Path(importlib.import_module(plugin).__file__ or "")
@@ -90,9 +89,9 @@ def plugins_of(spec: RunSpec) -> dict[str, str]:
 
 @functools.cache
 def code_digest() -> str:
-    """Return a digest of the modules that decide; comments, docstrings and format do not count.
+    """Return a digest of the relevant modules, without comments, docstrings and formatting.
 
-    It is a digest of syntax trees, so that another version of Python may give another one.
+    A digest of syntax trees, which can depend on the Python version.
     """
     root, digest = Path(tread_lab.__file__).parent, hashlib.sha256()
     for path in (root / module for module in DECIDES):
@@ -112,7 +111,7 @@ def meaning(source: str) -> str:
 
 
 def origin(spec: RunSpec, device: torch.device) -> dict[str, Any]:
-    """Return code version and changes, package versions and device of an attempt at `spec`."""
+    """Return code version, local changes, package versions and device of an attempt at `spec`."""
     packages = ("tread-lab", "torch", "accelerate", "torch-fidelity", "numpy", "ray", "mlflow")
     return {
         "code": _git("describe", "--always", "--dirty"),
@@ -134,8 +133,8 @@ def attention_kernel(spec: RunSpec, device: torch.device) -> str | None:
         return None
     if by == "flex" and device.type == "cuda" and arithmetic(spec, device.type) != EAGER:
         return "FLEX_ATTENTION"
-    dtype = torch.bfloat16 if by == "bf16" else torch.float32
     shape = 1, m.heads, spec.tokens + spec.text_tokens, m.width // m.heads
+    dtype = torch.bfloat16 if by == "bf16" else torch.float32
     x = torch.empty(shape, dtype=dtype, device=device, requires_grad=True)
     return str(SDPBackend(attend(x, x, x, by=by, product=torch._fused_sdp_choice)).name)
 

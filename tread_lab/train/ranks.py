@@ -44,9 +44,9 @@ Job = Callable[[torch.device, "Ranks"], None]
 
 
 class Ranks:
-    """The processes of a run as one of them sees them, which is `index` of `count`; rank 0 leads.
+    """The processes of a run, from process `index` of `count`; rank 0 leads.
 
-    The environment names them, as accelerate reads it; without it there is one.
+    Read from accelerate's environment variables; by default one process.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -57,22 +57,25 @@ class Ranks:
 
     @property
     def leads(self) -> bool:
-        """Whether this process writes the record and decides to stop."""
+        """Whether this process writes the record and decides when to stop."""
         return self.index == 0
 
     def rows(self, batch: int) -> slice | None:
-        """Return the rows of a global batch that are this process's own, `None` for all.
+        """Return this process's rows of a global batch; `None` for all.
 
         Raises:
-            UserError: there are no equal shares, as of a parent that is trained again.
+            UserError: the batch is not divisible, e.g. for a retrained parent.
         """
         share, left = divmod(batch, self.count)
         if left:
-            raise UserError(f"train.batch: {batch} images are no equal shares for {self.count}")
+            raise UserError(
+                f"train.batch: must be divisible by the number of processes ({self.count}), got "
+                f"{batch}"
+            )
         return None if self.count == 1 else slice(share * self.index, share * (self.index + 1))
 
     def sum(self, x: Tensor) -> Tensor:
-        """Return the sum of a tensor of every process, with equal bits in each."""
+        """Return the sum of a tensor over all processes, bitwise equal in each."""
         if self.count == 1:
             return x
         total: Tensor = self._accelerator.reduce(x, reduction="sum")
@@ -80,7 +83,7 @@ class Ranks:
 
     @torch.no_grad()
     def sum_gradients(self, parameters: Iterable[Tensor], loss: Tensor) -> Tensor:
-        """Let every process have the sum of all gradients; returns the sum of the losses."""
+        """Sum the gradients over all processes; return the sum of the losses."""
         if self.count == 1:
             return loss
         gradients = [p.grad for p in parameters if p.grad is not None]
@@ -91,7 +94,7 @@ class Ranks:
         return flat[0].clone()
 
     def go_on(self, step: int) -> bool:
-        """Wait for the word of rank 0, which has come to `step`; return whether to go on.
+        """Wait for rank 0 at `step`; return whether to continue.
 
         Raises:
             RuntimeError: this process is at another step.
@@ -101,16 +104,16 @@ class Ranks:
         said = self._said(step)
         self._stopped = said == _STOP
         if said not in (_STOP, step):
-            raise RuntimeError(f"rank {self.index} is at step {step}, and rank 0 at {said}")
+            raise RuntimeError(f"rank {self.index} is at step {step}, rank 0 at step {said}")
         return not self._stopped
 
     def stop(self) -> None:
-        """As rank 0, let the next `go_on` of every other process be False."""
+        """As rank 0, make the next `go_on` of every other process return False."""
         if self.count > 1 and self.leads:
             self._said(_STOP)
 
     def told(self, job: Job | None = None) -> Job | None:
-        """Return what rank 0 gives as `job`, in every process; `None` ends the others."""
+        """Return rank 0's `job` in every process; `None` ends the others."""
         jobs = [job]
         if self.count > 1:
             self._stopped = False
@@ -119,7 +122,7 @@ class Ranks:
 
     @staticmethod
     def end() -> None:
-        """Leave the exchange; its threads, if alive when Python ends, can abort the process."""
+        """Close the process group; live threads can abort the process at exit."""
         if distributed.is_initialized():
             distributed.destroy_process_group()
 
@@ -150,7 +153,7 @@ def _accelerator(device: torch.device) -> Accelerator:
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a run, which rank 0 starts beside itself; rank k has GPU number k."""
+    """The processes of a run, started by rank 0; rank k has GPU k."""
 
     count: int = 1
 
@@ -211,9 +214,9 @@ def _follower(environment: Mapping[str, str], device: torch.device) -> Process:
 
 
 def follow() -> None:
-    """As a process beside rank 0, carry out each job that rank 0 names until it names none.
+    """As another process than rank 0, execute each job of rank 0 until there is none.
 
-    Signals that ask to stop reach every process of a job; rank 0 hears them for all.
+    Stop signals reach every process; rank 0 handles them for all.
     """
 
     def end_with_parent() -> None:

@@ -40,10 +40,10 @@ MOST_COMPARED = 16  # samples on which starting weights are compared with zero
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after an optimizer step; `loss` is the newest logged mean.
+    """Progress of a run after an optimizer step; `loss` is the last logged mean.
 
-    `overflows` counts the steps that fp16 had skipped by then; `seconds` is the training time of
-    all attempts that these weights descend from.
+    `overflows` counts steps skipped by fp16; `seconds` is the training time of these weights over
+    all attempts.
     """
 
     step: int
@@ -54,7 +54,7 @@ class Progress:
 
 
 class Diverged(Exception):
-    """A loss or the weights are not finite any more: a result, not a fault."""
+    """Loss or weights are no longer finite: a result, not a failure."""
 
 
 def train(
@@ -72,12 +72,12 @@ def train(
     and on a GPU with `execution.deterministic`.
 
     Args:
-        ranks: the processes that train it together; this one, rank 0, decides.
-        until: a step to end at before, with a checkpoint.
+        ranks: the processes of the run; this one is rank 0.
+        until: an earlier step at which to stop, with a checkpoint.
 
     Raises:
-        Diverged: a loss is not finite; names the first such step, after which nothing is saved.
-        UserError: the data have another deviation than expected.
+        Diverged: a loss is not finite; names the first such step; nothing later is saved.
+        UserError: the data have an unexpected standard deviation.
     """
     if ranks is not None and ranks.leads:
         ranks.told(partial(_follow, spec, folder.path, until))
@@ -131,11 +131,11 @@ def _progress(run: Trainer) -> Progress:
 class Trainer:
     """Network, optimizer, EMA and data of a run; `step` optimizer steps are done.
 
-    Each of its processes has all of it and its own rows of the batches; rank 0 writes the record.
+    Each process has the complete state and its own rows of the batches; rank 0 writes the record.
 
     Attributes:
-        loss: the newest logged mean of the training loss.
-        overflows: steps that fp16 had skipped by then.
+        loss: last logged mean of the training loss.
+        overflows: steps skipped by fp16.
         keep_steps: steps whose checkpoints are not removed.
     """
 
@@ -181,7 +181,7 @@ class Trainer:
         self._writer = folder.log() if self.ranks.leads else None
 
     def resume(self) -> int:
-        """Take up the newest checkpoint, else the weights of `init_from`; returns the step."""
+        """Load the newest checkpoint, else the weights of `init_from`; return the step."""
         saved = checkpoint.load_latest(self.folder.checkpoints)
         if saved is None:
             self._start_from_elsewhere()
@@ -200,12 +200,12 @@ class Trainer:
         return self.step
 
     def prepare(self) -> Iterator[None]:
-        """Fill the caches that the run's systems read, with signs of life; then start to measure.
+        """Fill the caches of the run's systems, yielding progress; then start the timer.
 
-        Whoever comes first fills a cache for all runs, so its time is no run's.
+        The first run fills a cache for all, so this time is not counted.
 
         Raises:
-            UserError: an encoder cannot be opened, or there is no room for its features.
+            UserError: an encoder cannot be opened, or no space for its features.
         """
         seconds = self.seconds
         if not self.ranks.leads and not self.ranks.go_on(self.step):  # rank 0 fills them
@@ -271,17 +271,17 @@ class Trainer:
         return torch.nn.utils.get_total_norm([grad for grad in gradients if grad is not None])
 
     def due(self, every: int, *, also: Collection[int] = (), ahead: int = 0) -> bool:
-        """Return whether something done every `every` steps, at those of `also` and last is due.
+        """Return whether an action is due: every `every` steps, at steps `also`, and at the end.
 
         Args:
-            ahead: asks for the step that comes so many steps later.
+            ahead: number of steps to look ahead.
         """
         step = self.step + ahead
         return step % every == 0 or step in {*also, self.spec.train.steps}
 
     def log_window(self) -> None:
-        """Write the mean loss of the steps since the last entry, the norm of the last gradient as
-        it was before clipping, and the speed; an overflowed gradient has no norm."""
+        """Log the mean loss since the last entry, the last gradient norm before clipping (none
+        after an overflow), and the speed."""
         losses = torch.stack(self._window)
         self.loss, self._window = float(losses.double().mean()), []
         seconds_before, self._last_logged = self._last_logged, time.perf_counter()
@@ -298,11 +298,11 @@ class Trainer:
             self._writer(self.step, **values)
 
     def not_finite(self, *, weights: bool) -> str | None:
-        """Return what is not finite: the loss of a step since the last log entry, or the weights;
-        `None` if all is finite, and always beside rank 0.
+        """Return what is not finite: a loss since the last log entry, or the weights; `None` if all
+        is finite, and on other ranks.
 
         Args:
-            weights: whether to look at the weights and their EMA, too.
+            weights: whether to check the weights and their EMA.
         """
         if not self.ranks.leads:
             return None
@@ -316,7 +316,7 @@ class Trainer:
         return None
 
     def save(self) -> int:
-        """Write a checkpoint of the present step; returns the step."""
+        """Write a checkpoint of the current step; return the step."""
         if self.ranks.leads:
             parts = {part: module.state_dict() for part, module in self._stored.items()}
             parts |= {
@@ -336,7 +336,7 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """Training time of all attempts that this state descends from."""
+        """Training time of this state over all attempts."""
         return time.perf_counter() - self._started
 
     def __enter__(self) -> Trainer:
@@ -395,7 +395,8 @@ class Trainer:
             )
         if not loss <= of_zero:
             warnings.warn(
-                f"init_from.file: the loss of these weights is {loss:.3g} on the first batch, and"
-                f" {of_zero:.3g} if the network predicts zero: they may be of another process",
+                f"init_from.file: the first batch has loss {loss:.3g} with these weights, "
+                f"{of_zero:.3g} if the network predicts zero; the weights may be of another"
+                " process",
                 stacklevel=2,
             )

@@ -183,7 +183,7 @@ def test_local_dinov2_gives_its_own_features(tmp_path: Path) -> None:
     for where, digest in ((str(tmp_path), weights_digest(tmp_path)), ("hub/id", "hub/id")):
         run = decode(RunSpec, {"model": "DiT-4x16x2/2", "repa": {"path": where}})
         assert fingerprint(run, "cpu")["weights repa dinov2-base"] == digest
-    with pytest.raises(UserError, match="width 384, not 768"):
+    with pytest.raises(UserError, match="width must be 768, got 384"):
         open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU, side=8)
 
 
@@ -225,7 +225,7 @@ def test_encoder_by_id_is_refused_in_one_line(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     samples = open_data(DataSpec(), "train")
     spec = RepaSpec(encoder=str(tmp_path), width=24)
-    with pytest.raises(UserError, match=r"holds no readable config\.json"):
+    with pytest.raises(UserError, match=r"must contain a readable config\.json"):
         open_encoder(spec, samples, CPU, side=4)
     config = transformers.BertConfig(**SHAPE, intermediate_size=48, vocab_size=9)
     transformers.BertModel(config).save_pretrained(tmp_path)

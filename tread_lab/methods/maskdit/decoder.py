@@ -35,15 +35,15 @@ class DecoderBlock(DiTBlock):
 
 
 class MaskDecoder(nn.Module):
-    """From kept tokens of width D to all tokens of width E (Zheng et al. 2024).
+    """Decoder from kept tokens of width D to all tokens of width E (Zheng et al. 2024).
 
     Kept tokens are normalised, modulated and mapped to E; a mask token fills the other places;
-    fixed positions are added; then the blocks run. With `fill: entry` the tokens that entered the
-    route stand at those places, normalised, modulated and mapped as the kept ones are.
+    fixed positions are added; then the blocks run. With `fill: entry` these places have the tokens
+    that entered the route, mapped like the kept tokens.
 
     Args:
         spec: the encoder.
-        side: places along one side of the token grid.
+        side: side of the token grid.
     """
 
     def __init__(

@@ -22,12 +22,11 @@ class MaskBypass(Bypass):
 
     Attributes:
         depth, width, heads: the decoder; 8 blocks of width 512 beside XL.
-        adapter: what the map from the encoder's width to the decoder's starts as: `zero` as in the
-            published code, so that at first the decoder sees mask tokens and positions alone, or
-            `xavier`.
-        fill: what the decoder is given at the places of masked tokens: the trained `mask_token`, or
-            the tokens as they entered block 0 (`entry`), with which the decoder sees no token that
-            sampling has not, as SD-DiT asks (Zhu et al. 2024).
+        adapter: initialization of the map between the widths: `zero` as in the published code (the
+            decoder first sees only mask tokens and positions), or `xavier`.
+        fill: decoder input at masked places: the trained `mask_token`, or the tokens as they
+            entered block 0 (`entry`), for which training and sampling agree, as in SD-DiT (Zhu et
+            al. 2024).
     """
 
     system: ClassVar[str] = "maskdit"
@@ -56,7 +55,5 @@ class MaskBypass(Bypass):
     def resolved(self, run: RunSpec) -> MaskBypass:
         route = self.one_route(run.routes)
         if len(route.blocks) != run.model.depth:
-            raise UserError(
-                f"bypass: mask covers the whole network, write routes: [0->B-1], not {route}"
-            )
+            raise UserError(f"bypass: mask requires routes: [0->B-1], got {route}")
         return self

@@ -51,7 +51,7 @@ class MDT(System):
 
 
 class BothPasses(Part):
-    """L_full + weight * L_masked; where none of N tokens is routed the one pass is the full one."""
+    """L_full + weight * L_masked; without routed tokens only the full pass."""
 
     def __init__(self, weight: float, N: int) -> None:
         super().__init__()

@@ -19,12 +19,12 @@ class SideInterpolater(nn.Module):
     """x = m * block(u) + (1 - m) * u, u = kept tokens and mask tokens plus positions (Gao et al.
     2023, section 3.3); m is 1 where a token is masked.
 
-    Where no token is masked it adds the positions alone, as the published network does when it
-    samples. The block is the network's own kind.
+    Without masked tokens it only adds positions, like the published network while sampling. The
+    block is of the network's kind.
 
     Args:
         spec: the network around it.
-        side: places along one side of the token grid.
+        side: side of the token grid.
     """
 
     width: int | None = None

@@ -18,9 +18,9 @@ class MdtBypass(Bypass):
     """MDT (Gao et al. 2023): masked latent modelling with a side-interpolater.
 
     The route begins at block 0 and ends before the decoder blocks: 0->B-3 leaves the two of the
-    published code. After it a mask token fills the places of masked tokens, trained positions are
-    added, and one more block, the side-interpolater, predicts the masked tokens from all; kept
-    tokens pass it by. A dense pass, sampling included, adds the positions alone. MDT trains with
+    published code. Then mask tokens fill the masked places, trained positions are added, and one
+    more block, the side-interpolater, predicts the masked tokens; kept tokens bypass it. A dense
+    pass, e.g. for sampling, only adds the positions. MDT trains with
     `loss: both` at rate 0.3, on the block and the positions of `MDT-XL/2`.
     """
 
@@ -38,12 +38,12 @@ class MdtBypass(Bypass):
         route = self.one_route(run.routes)
         if run.model.backbone != "dit":
             raise UserError(
-                f"bypass: mdt adds a block with attention; {run.model.backbone} has none"
+                f"bypass: mdt requires a backbone with attention, got {run.model.backbone}"
             )
         if route.blocks[0] != 0 or route.blocks[-1] >= run.model.depth - 1:
             raise UserError(
-                "bypass: mdt masks from block 0 on and needs a block after the route, write routes:"
-                f" [0->B-3], not {route}"
+                "bypass: mdt requires a route from block 0 that ends before the last block, got "
+                f"{route}. Try routes: [0->B-3]."
             )
         return self
 
@@ -52,12 +52,11 @@ class MdtBypass(Bypass):
 class BothLoss(Loss):
     """L_full + weight * L_masked: a dense pass and one under the routes, each with the plain loss.
 
-    MDT (Gao et al. 2023, section 3.4) trains so, with weight 1. Both passes see the same noise and
-    noise level; its code draws the noise of the second pass anew. In steps without routes it is the
-    plain loss.
+    The loss of MDT (Gao et al. 2023, section 3.4), with weight 1. Both passes share noise and
+    level; MDT's code draws new noise for the second pass. Steps without routes use the plain loss.
 
     Attributes:
-        weight: of the pass under the routes.
+        weight: weight of the routed pass.
     """
 
     system: ClassVar[str] = "mdt"

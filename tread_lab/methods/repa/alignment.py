@@ -61,7 +61,7 @@ class GridProjector(nn.Conv2d):
 
 
 class Aligned(Part):
-    """REPA in the training of one run; the projector is trained with the network, not sampled."""
+    """REPA in the training of one run; the projector is trained but not sampled."""
 
     observes = True
 
@@ -76,8 +76,8 @@ class Aligned(Part):
         return open_encoder(self.spec, self.samples, self.run.device, side=self.side)
 
     def prepare(self) -> Iterator[int]:
-        """Encode the images of latents; embedded images are encoded as they come, which costs less
-        than reading features."""
+        """Encode the images of latents; embedded images are encoded per batch, which is faster than
+        reading features."""
         check_encoder(self.spec, self.samples)
         if not self.run.spec.data.holds.latents:
             return
@@ -138,7 +138,7 @@ def alignment_loss(
 
 
 def spatially_normalised(features_BNE: Tensor, share: float) -> Tensor:
-    """Return features less a share of their mean over tokens, by their deviation (iREPA)."""
+    """Return features minus a share of their token mean, divided by their deviation (iREPA)."""
     deviation_B1E, mean_B1E = torch.std_mean(features_BNE, dim=1, keepdim=True)
     return (features_BNE - share * mean_B1E) / (deviation_B1E + 1e-6)
 
@@ -158,7 +158,7 @@ def feature_cache(
     """Return the cache of a run's features, filled or not.
 
     Args:
-        folder: where the caches of a lab lie.
+        folder: folder of a lab's caches.
         side: tokens along one side of a sample.
         encoder: digest of the encoder's weights.
     """

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +23,7 @@ from tread_lab.evaluate.pretrained import (
     check_package,
     load_pretrained,
     network_config,
+    resampled_positions,
     weights_digest,
 )
 from tread_lab.methods.repa.spec import ENCODERS, RepaSpec
@@ -42,7 +42,7 @@ def open_encoder(spec: RepaSpec, samples: Samples, device: torch.device, *, side
         side: tokens along one side of a sample.
 
     Raises:
-        UserError: its package or weights are absent, or the samples cannot be shown as images.
+        UserError: missing package or weights, or samples without images.
     """
     check_encoder(spec, samples)
     features = (_fashion16 if spec.encoder in SHIPPED else _patch_tokens)(spec, device, side)
@@ -63,27 +63,26 @@ def target_images(spec: RepaSpec, samples: Samples, ids_B: Tensor, device: torch
 
 
 def check_encoder(spec: RepaSpec, samples: Samples) -> None:
-    """Check that the encoder can be opened and has images to see, without opening it.
+    """Check that encoder and images are available, without opening the encoder.
 
     Raises:
-        UserError: it cannot, or has none; what to do.
+        UserError: one is missing; names the remedy.
     """
     if spec.target == "image" and samples.images(torch.zeros(1, dtype=torch.long)) is None:
         raise UserError(
-            "repa.target: the published targets are features of the original images, and only"
-            " latents are stored; put images.npy (uint8 [N, 3, height, width], in the order of"
-            " latents.npy) beside them, or say `target: decoded` and name the SD autoencoder's"
-            " folder in TREAD_LAB_AUTOENCODER"
+            "repa.target: requires images.npy (uint8 [N, 3, height, width], in the order of"
+            " latents.npy) beside the latents. Or write `target: decoded` and set"
+            " TREAD_LAB_AUTOENCODER to the SD autoencoder's folder."
         )
     if getattr(samples, "flips", False):
         raise UserError(
-            "repa: targets are computed once, of images that are not mirrored, and these data hold"
-            " latents of mirrored ones, too; set data.flips=false"
+            "repa: requires unmirrored latents, because targets are computed once per image. Try"
+            " data.flips=false."
         )
     if spec.target == "decoded" and samples.preview:
         raise UserError(
-            "repa: the encoder needs images, and these latents have no decoder; name the SD"
-            " autoencoder's folder in TREAD_LAB_AUTOENCODER"
+            "repa: requires images, but these latents have no decoder. Set TREAD_LAB_AUTOENCODER"
+            " to the SD autoencoder's folder."
         )
     if spec.encoder in SHIPPED:
         return
@@ -102,7 +101,7 @@ def weights_folder(spec: RepaSpec) -> Path | None:
 
 
 def encoder_digest(spec: RepaSpec) -> str:
-    """Return what names the encoder's weights: a digest of their files, else their origin."""
+    """Return the identity of the encoder's weights: a digest of their files, else their origin."""
     folder = weights_folder(spec)
     if folder is not None:
         return weights_digest(folder)
@@ -113,7 +112,7 @@ def _where(spec: RepaSpec) -> str:
     by_name = spec.encoder in ENCODERS
     where = spec.path or (os.environ.get(VARIABLE) if by_name else spec.encoder)
     if where is None:
-        raise UserError(f"repa: where is {spec.encoder}? name its folder or hub id in {VARIABLE}")
+        raise UserError(f"repa: {spec.encoder} not found. Set {VARIABLE} to its folder or hub ID.")
     return where
 
 
@@ -148,8 +147,7 @@ def _patch_tokens(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
     if patch is None:
         raise no_tokens
     if width != spec.features:
-        found = f"has features of width {width}, not {spec.features}"
-        raise UserError(f"repa.encoder: what is there for {spec.encoder!r} {found}")
+        raise UserError(f"repa.encoder: width must be {spec.features}, got {width}")
     statistics = MEAN, DEVIATION
     if spec.width is not None:
         seen = load_pretrained("AutoImageProcessor", where, "repa")
@@ -159,7 +157,7 @@ def _patch_tokens(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
     if "interpolate_pos_encoding" in inspect.signature(model.forward).parameters:
         options["interpolate_pos_encoding"] = True
     elif (table := getattr(embeddings, "position_embeddings", None)) is not None:
-        table_1ND = resampled_positions(table.detach(), side)
+        table_1ND = resampled_positions(table.detach(), side, size=(side, side), antialias=True)
         model.embeddings.position_embeddings = nn.Parameter(table_1ND, requires_grad=False)
 
     def features(images_BCHW: Tensor) -> Tensor:
@@ -176,18 +174,6 @@ def normalised(images_BCHW: Tensor, mean: Tensor, deviation: Tensor, size: int) 
     """Return uint8 images as the encoder's input [B, 3, size, size]; values may overshoot."""
     x_BCHW = (images_BCHW.float().expand(-1, 3, -1, -1) / 255 - mean) / deviation
     return F.interpolate(x_BCHW, size=(size, size), mode="bicubic", align_corners=False)
-
-
-def resampled_positions(table_1ND: Tensor, side: int) -> Tensor:
-    """Return a table of positions for a side x side grid; its first row is the class token's."""
-    first_11D, places_1ND = table_1ND[:, :1], table_1ND[:, 1:]
-    old = math.isqrt(places_1ND.shape[1])
-    if old == side:
-        return table_1ND
-    grid_1DHW = places_1ND.mT.reshape(1, -1, old, old).float()
-    options: dict[str, Any] = {"mode": "bicubic", "align_corners": False, "antialias": True}
-    grid_1DHW = F.interpolate(grid_1DHW, size=(side, side), **options)
-    return torch.cat([first_11D, grid_1DHW.flatten(2).mT.to(first_11D.dtype)], dim=1)
 
 
 SHIPPED = ("fashion16-v1",)  # encoders whose weights are part of this package

@@ -45,26 +45,24 @@ def check_name(encoder: str) -> None:
 class RepaSpec(SystemSpec):
     """- weight * cos(projector(h), encoder(x0)), over tokens that ran the block (Yu et al. 2025).
 
-    Tokens that skip the block are not aligned: kept ones only if it lies inside a route. The
-    projector is trained with the network but is not part of what samples. iREPA (Singh et al. 2025)
-    is `{projector: conv, spatial_norm: 0.6}`.
+    Tokens that skip the block are not aligned. The projector is trained but not sampled. iREPA
+    (Singh et al. 2025) is `{projector: conv, spatial_norm: 0.6}`.
 
     Attributes:
-        encoder: whose features of the clean image are the target: a name, or the hub id of any
+        encoder: encoder of the target features of the clean image: a name, or the hub ID of any
             vision transformer of transformers.
-        target: the image that is encoded: the stored `image` as in the published code
-            (`images.npy` beside the latents), or what the autoencoder makes of the latent,
-            `decoded`, where only latents exist.
+        target: encoded image: the stored `image` (`images.npy` beside the latents) as in the
+            published code, or the `decoded` latent.
         block: h is the residual stream after this block; REPA's "depth 8" is block 7. By default
             block 3 of S and B (12 blocks), block 7 of L and XL, as in REPA.
         weight: REPA's coefficient.
         projector: an MLP of three layers (`mlp`), or one 3 x 3 convolution over the grid (`conv`).
         hidden: width of the MLP.
-        spatial_norm: a; features become (f - a mean) / deviation, both over an image's tokens;
-            `None` leaves them as they are.
-        path: folder or hub id of the encoder, else TREAD_LAB_ENCODER, or the id that `encoder` is;
-            not part of the signature.
-        width: that of the features of an id.
+        spatial_norm: a; features become (f - a mean) / deviation over an image's tokens; `None` for
+            unchanged features.
+        path: folder or hub ID of the encoder, else TREAD_LAB_ENCODER or the ID in `encoder`; not
+            part of the signature.
+        width: width of the features of a hub ID.
     """
 
     system: ClassVar[str] = "repa"
@@ -94,11 +92,11 @@ class RepaSpec(SystemSpec):
 
     @property
     def features(self) -> int:
-        """The width of the encoder's features."""
+        """Width of the encoder's features."""
         return self.width or ENCODERS[self.encoder]
 
     def resolved(self, run: RunSpec) -> RepaSpec:
-        """Return it with the number of its block; samples that are images are encoded as such."""
+        """Return the spec with its block number; image samples are encoded directly."""
         target = self.target if run.data.holds.latents else "image"
         block = self.block_of(run.model.depth)
         inside = any(start <= block < end for start, end in run.spans)

@@ -42,7 +42,7 @@ class Head(nn.Module):
 
 
 class Teacher(nn.Module):
-    """The average of the student's encoder and head, and the centre of what it says.
+    """Average of the student's encoder and head, and the centre of its outputs.
 
     The encoder is the student's network without its bypass and without its last layer.
     """
@@ -109,7 +109,7 @@ class Discrimination(Part):
         return spec.weight * (real_Bn * entropy_Bn).sum(dim=1) / real_Bn.sum(dim=1)
 
     def after_step(self, skipped: Tensor | None = None) -> None:
-        """Let teacher and centre follow one optimizer step, or neither if it was `skipped`."""
+        """Update teacher and centre after an optimizer step, unless it was `skipped`."""
         averages, values = self._pairs()
         update_averages(averages, values, self.spec.momentum, skipped)
         sums = self.sum(torch.cat([self._sum_K, self._tokens[None]]))  # of all its processes

@@ -19,8 +19,8 @@ class SDDiT(System):
         return Discrimination(run)
 
     def beside(self, spec: RunSpec) -> Beside:
-        """The head, d h + h h + h b + b K for each token that the encoder sees; the averages of the
-        encoder and of the head, and K values of the centre."""
+        """The head, d h + h h + h b + b K per token of the encoder; averages of encoder and head,
+        and K values of the centre."""
         loss = DiscriminationLoss.of(spec)
         d, h, b, K = spec.model.width, loss.hidden, loss.bottleneck, loss.prototypes
         products = d * h + h * h + h * b + b * K

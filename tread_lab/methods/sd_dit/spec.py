@@ -20,17 +20,17 @@ class DiscriminationLoss(Loss):
     prototypes and the student's, a mean over the tokens that the student's encoder sees; centring
     and sharpening are DINO's (Caron et al. 2021, eq. 1 and 4).
 
-    The paper's own numbers were not at hand for what stands here: the defaults of the head, the
-    temperatures, momenta and the weight are DINO's and iBOT's, whose loss it takes over, and 1.
+    Defaults not from the paper: head, temperatures and momenta are those of DINO and iBOT, whose
+    loss it uses; the weight is 1.
 
     Attributes:
-        weight: of L_D.
+        weight: weight of L_D.
         level: noise level of the teacher's samples; 0.002 is EDM's sigma_min.
         prototypes: K, outputs of the head.
-        hidden, bottleneck: widths of the head's MLP, and of what it compares with the prototypes.
-        momentum: of the teacher, per step.
-        center_momentum: of the centre of the teacher's outputs, per step.
-        student_temperature, teacher_temperature: of the two distributions.
+        hidden, bottleneck: widths of the head's MLP and of the vectors compared with prototypes.
+        momentum: momentum of the teacher, per step.
+        center_momentum: momentum of the centre of the teacher's outputs, per step.
+        student_temperature, teacher_temperature: temperatures of the two distributions.
     """
 
     system: ClassVar[str] = "sd_dit"
@@ -51,8 +51,5 @@ class DiscriminationLoss(Loss):
 
     def resolved(self, run: RunSpec) -> DiscriminationLoss:
         if not run.bypass.encodes:
-            raise UserError(
-                "loss: discrimination compares the tokens that an encoder sees with a teacher's;"
-                " say `bypass: mask` and routes: [0->B-1]"
-            )
+            raise UserError("loss: discrimination requires `bypass: mask` and routes: [0->B-1]")
         return self

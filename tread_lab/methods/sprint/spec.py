@@ -16,16 +16,16 @@ from tread_lab.config.run import RunSpec
 class SprintBypass(Bypass):
     """SPRINT (Park et al. 2025): mask tokens stand in for routed ones, then both paths are fused.
 
-    x = W [deep; shallow] + b at the end of the one route, in dense passes too, where `shallow` is
-    what entered the route. The published network routes 2->B-3: dense 2 / sparse / dense 2.
+    x = W [deep; shallow] + b at the end of the route, also in dense passes; `shallow` is the input
+    of the route. The published network routes 2->B-3: dense 2 / sparse / dense 2.
 
     Attributes:
-        path_drop: share of training samples whose deep path is all mask tokens (path-drop
-            guidance needs it).
-        dense_path_drop: the same in steps without routes, as in the dense finetune; by default
-            `path_drop`, as in the published code. It is `None` in a run without such steps.
-        mask_token: `learned` as the paper says; the published code leaves it `frozen` at its
-            random start.
+        path_drop: share of training samples whose deep path is all mask tokens (required by
+            path-drop guidance).
+        dense_path_drop: the same in steps without routes, such as a dense finetune; by default
+            `path_drop`, as in the published code. `None` without such steps.
+        mask_token: `learned` as in the paper, or `frozen` at its random start as in the published
+            code.
     """
 
     system: ClassVar[str] = "sprint"
@@ -43,8 +43,7 @@ class SprintBypass(Bypass):
         return spans_of(routes)
 
     def resolved(self, run: RunSpec) -> SprintBypass:
-        """Return the bypass with `dense_path_drop` written out where it has an effect: in a run
-        with steps without routes."""
+        """Return the bypass with `dense_path_drop` resolved, for runs with steps without routes."""
         self.one_route(run.routes)
         share = self.path_drop if self.dense_path_drop is None else self.dense_path_drop
         dense_steps = any(not routes for _, routes in run.phases)

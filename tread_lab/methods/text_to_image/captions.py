@@ -32,15 +32,15 @@ from tread_lab.train.joining import Joining, Part
 
 
 class CaptionTokens:
-    """The tokens of all captions of a split, and those of the empty text, in a lab's cache.
+    """Cached tokens of all captions of a split, and of the empty text.
 
     Args:
         folder: where the caches of a lab lie.
         captions: all captions of each sample.
 
     Attributes:
-        digest: of the captions.
-        encoder: digest of what encodes them.
+        digest: digest of the captions.
+        encoder: digest of the text encoder.
 
     Raises:
         UserError: the encoder is not where it should be.
@@ -61,11 +61,11 @@ class CaptionTokens:
         return len(self.captions)
 
     def fill(self, device: torch.device) -> Iterator[int]:
-        """Compute what the cache lacks, yielding the captions that are done.
+        """Compute missing tokens, yielding the number of finished captions.
 
         Raises:
             UserError: the encoder cannot be opened.
-            DiskFull: there is no room for the tokens.
+            DiskFull: no space for the tokens.
         """
         if self._cache.complete:
             return
@@ -73,15 +73,15 @@ class CaptionTokens:
         yield from self._cache.fill(lambda ids_B: encode([self._texts[k] for k in ids_B.tolist()]))
 
     def drawn(self, ids_B: Tensor, dropped_B: Tensor, *key: int | str) -> Tensor:
-        """Return tokens [B, T, E] in fp16 of one caption of each sample, drawn by what `key` names;
-        of the empty text where the caption is dropped."""
+        """Return fp16 tokens [B, T, E] of one caption per sample, drawn with seed `key`, or of the
+        empty text for dropped captions."""
         u_B = draws.uniform((len(ids_B),), *key, "caption")
         rows_B = self._first_N[ids_B] + (u_B * self._counts_N[ids_B]).long()
         return self._cache.features(torch.where(dropped_B, self._empty, rows_B))
 
     def of(self, ids_B: Tensor) -> Tensor:
-        """Return tokens [B, T, E] in fp16 of the first caption of each sample; number N, which no
-        sample has, stands for the empty text."""
+        """Return fp16 tokens [B, T, E] of the first caption of each sample; index N is the empty
+        text."""
         first_N = torch.cat([self._first_N, torch.tensor([self._empty])])
         return self._cache.features(first_N[ids_B.cpu()]).to(ids_B.device)
 
@@ -91,7 +91,7 @@ class CaptionTokens:
         return {"captions": self.digest, "text encoder": self.encoder}
 
     def record(self) -> Mapping[str, Any]:
-        """Return what the record of an evaluation says of its captions."""
+        """Return the entry on captions in the record of an evaluation."""
         digests = {"sha256": self.digest, "encoder": self.encoder}
         return {"captions": {"heldout": len(self), **digests}}
 
@@ -113,7 +113,7 @@ class Captioned(Part):
         self.run = run
 
     def prepare(self) -> Iterator[int]:
-        """Encode the captions; held-out ones too, for the evaluations that come after."""
+        """Encode the captions, including held-out ones for later evaluations."""
         run, spec = self.run, CaptionSpec.of(self.run.spec)
         for samples in (open_data(run.spec.data, "heldout"), run.batches.samples):
             tokens = caption_tokens(spec, samples, run.folder.cache)
@@ -125,16 +125,15 @@ def heldout_captions(spec: RunSpec, folder: RunFolder, device: torch.device) -> 
     """Return the text tokens of the held-out captions, all computed.
 
     Raises:
-        UserError: they would be of another encoder than those that the run was trained with.
+        UserError: the run was trained with another encoder.
     """
     encoded = CaptionSpec.of(spec)
     captions = caption_tokens(encoded, open_data(spec.data, "heldout"), folder.cache)
     trained_with = folder.trained_with().get(f"weights {encoded.encoder}")
     if trained_with and captions.encoder not in trained_with:
         raise UserError(
-            f"captions: run {folder.name} was trained with another {encoded.encoder} than the"
-            f" one in {encoder_folder(encoded)}; put that of the run there, or name its folder in"
-            f" {VARIABLE}"
+            f"captions: run {folder.name} was trained with another {encoded.encoder} than the one"
+            f" in {encoder_folder(encoded)}. Set {VARIABLE} to the folder of the run's encoder."
         )
     for _ in captions.fill(device):
         pass
@@ -142,7 +141,7 @@ def heldout_captions(spec: RunSpec, folder: RunFolder, device: torch.device) -> 
 
 
 def caption_tokens(spec: CaptionSpec, samples: Samples, folder: Path) -> CaptionTokens:
-    """Return the tokens of the captions of `samples`, computed or not.
+    """Return the (possibly uncomputed) tokens of the captions of `samples`.
 
     Args:
         folder: where the caches of a lab lie.
@@ -154,10 +153,10 @@ def caption_tokens(spec: CaptionSpec, samples: Samples, folder: Path) -> Caption
 
 
 def check_captions(spec: CaptionSpec, samples: Samples) -> None:
-    """Check that there are captions, and an encoder that can be opened, without opening it.
+    """Check that captions and encoder are available, without opening the encoder.
 
     Raises:
-        UserError: as `caption_tokens`.
+        UserError: as in `caption_tokens`.
     """
     _present(samples)
     encoder_folder(spec)
@@ -169,10 +168,10 @@ def captions_digest(captions: Sequence[Captions]) -> str:
 
 
 def captions_of(samples: Samples) -> list[Captions] | None:
-    """Return all captions of each sample, `None` where the data have none.
+    """Return all captions of each sample, or `None`.
 
     Raises:
-        UserError: a sample has none, or their file is damaged.
+        UserError: a sample without caption, or a damaged file.
     """
     read: Callable[[], list[Captions] | None] = getattr(samples, "captions", lambda: None)
     return read()
@@ -182,7 +181,7 @@ def _present(samples: Samples) -> list[Captions]:
     found = captions_of(samples)
     if found is None:
         raise UserError(
-            "captions: the data have none; put captions.jsonl beside packed latents (and"
-            " heldout_captions.jsonl beside held-out ones), as `data encode --captions` does"
+            "captions: requires captions.jsonl beside packed latents (and heldout_captions.jsonl"
+            " beside held-out ones). Try `data encode --captions`."
         )
     return found

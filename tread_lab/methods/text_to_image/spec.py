@@ -20,11 +20,11 @@ TEXT_ENCODERS = Registry("text encoder", {"clip-base": 512, "clip-large": 768, "
 class CaptionSpec(ConditionSpec):
     """Text to image: the network sees the tokens of a caption instead of a class.
 
-    TREAD gives MS-COCO numbers of a model of 130M parameters and not how it reads a caption. Here
-    the last hidden states of a frozen CLIP, through one linear map, stand beside the image's tokens
-    in every block, as in U-ViT (Bao et al. 2023, section 5.3): DiT-B/2 then has 130.1M parameters,
-    and cross-attention in 12 blocks would add 28M. They are never routed. A dropped caption is the
-    empty text. A name alone stands for the encoder.
+    TREAD reports MS-COCO results of a 130M-parameter model without its text conditioning. Here the
+    last hidden states of a frozen CLIP, linearly projected, join the image tokens in every block,
+    as in U-ViT (Bao et al. 2023, section 5.3), and are never routed. DiT-B/2 then has 130.1M
+    parameters; cross-attention in 12 blocks would add 28M. A dropped caption is the empty text.
+    Shorthand: the encoder's name.
 
     Attributes:
         encoder: `clip-base`, `clip-large` (the text encoder of Stable Diffusion 1) or `clip-huge`.
@@ -54,19 +54,16 @@ class CaptionSpec(ConditionSpec):
         return TEXT_ENCODERS[self.encoder]
 
     def resolved(self, run: RunSpec) -> CaptionSpec:
-        """Refuse networks that no text tokens can stand in."""
+        """Refuse networks that do not support text tokens."""
         if not run.model.takes_text:
             raise UserError(
-                f"captions: text tokens have no place in a scan, a rotary or a relative position,"
-                f" and {run.model.name} has one of them; choose a model such as DiT-B/2"
+                "captions: requires a network without scans, rotary or relative positions, got "
+                f"{run.model.name}. Try DiT-B/2."
             )
         if not isinstance(run.bypass, RouteBypass):
-            raise UserError(
-                f"captions: bypass {run.bypass} makes image tokens at the end of a route and knows"
-                " no text; leave it out"
-            )
+            raise UserError(f"captions: must not be combined with bypass {run.bypass}")
         if any(route.selection == "importance" for route in run.routes):
             raise UserError(
-                "captions: must have routes by another selection, got importance. Try random."
+                "captions: must not be combined with the selection importance. Try random."
             )
         return self

@@ -31,20 +31,22 @@ TextEncoder = Callable[[Sequence[str]], Tensor]
 
 
 def encoder_folder(spec: CaptionSpec) -> Path:
-    """Return the folder of the encoder that `spec` names, which can be opened.
+    """Return the checked folder of the encoder of `spec`.
 
     Raises:
-        UserError: transformers or the folder is absent, or the folder holds something else.
+        UserError: transformers or the folder is missing, or other content.
     """
     where = spec.path or os.environ.get(VARIABLE)
     if where is None:
         raise UserError(
-            f"captions: where is {spec.encoder}? give its folder in captions.path or {VARIABLE}"
+            f"captions: {spec.encoder} not found. Set captions.path or {VARIABLE} to its folder."
         )
     folder = Path(where).expanduser()
     _check_config(spec, folder)
     if not any((folder / name).is_file() for name in TOKENIZER[:2]):
-        raise UserError(f"captions: {folder} holds no {' or '.join(TOKENIZER[:2])} of a tokenizer")
+        raise UserError(
+            f"captions: {folder} must contain {' or '.join(TOKENIZER[:2])} of a tokenizer"
+        )
     return folder
 
 
@@ -52,7 +54,9 @@ def _text_config(folder: Path) -> dict[str, Any]:
     """Return what is written of the text encoder, alone or within a whole CLIP."""
     config = network_config(folder, "captions", "transformers")
     if config.get("model_type") not in CLIPS:
-        raise UserError(f"captions: {folder} holds a {config.get('model_type')!r}, no CLIP")
+        raise UserError(
+            f"captions: {folder} must contain a CLIP model, got {config.get('model_type')!r}"
+        )
     return {**DEFAULTS, **config.get("text_config", config)}
 
 
@@ -62,14 +66,14 @@ def _check_config(spec: CaptionSpec, folder: Path) -> None:
         wrong = f"tokens of width {text['hidden_size']}; {spec.encoder} has {spec.width}"
         raise UserError(f"captions.encoder: {folder} gives {wrong}")
     if spec.tokens > text["max_position_embeddings"]:
-        most = f"{folder} takes {text['max_position_embeddings']} of a text"
-        raise UserError(f"captions.tokens: {spec.tokens}, and the encoder in {most}")
+        most = text["max_position_embeddings"]
+        raise UserError(f"captions.tokens: must be at most {most} for {folder}, got {spec.tokens}")
 
 
 def text_encoder_digest(spec: CaptionSpec) -> str:
     """Return a digest of the encoder's weights, its config and its tokenizer's files.
 
-    The config decides tokens too: the activation of one CLIP is `quick_gelu`, of another `gelu`.
+    The config is included because it sets the activation, `quick_gelu` or `gelu`.
 
     Raises:
         UserError: as `encoder_folder`.
@@ -85,12 +89,12 @@ def text_encoder_digest(spec: CaptionSpec) -> str:
 
 
 def open_text_encoder(spec: CaptionSpec, device: torch.device) -> TextEncoder:
-    """Return the encoder that `spec` names: texts to last hidden states [B, T, E] on `device`.
+    """Return the encoder of `spec`: texts to last hidden states [B, T, E] on `device`.
 
-    Texts are cut or padded to T tokens; padding is no token apart, as in Stable Diffusion 1.
+    Texts are cut or padded to T tokens; padding is not masked, as in Stable Diffusion 1.
 
     Raises:
-        UserError: as `encoder_folder`, or the weights cannot be read.
+        UserError: as in `encoder_folder`, or unreadable weights.
     """
     folder = encoder_folder(spec)
     tokenizer = load_pretrained("CLIPTokenizer", folder, "captions")
