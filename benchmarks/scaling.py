@@ -4,28 +4,31 @@
     python benchmarks/scaling.py --out OUT --axes              (draw OUT/results.jsonl alone)
 
 Points are medians of whole steps, dense and routed. Results go to OUT/results.jsonl as they are
-found, the picture to OUT/scaling.png; results of `gpu.py` are drawn too. A device is a GPU or a
-core of a CPU.
+found, the picture to OUT/scaling.png. A device is a GPU or a core of a CPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from gpu_phases import scaling
 from gpu_phases.shared import Bench
 
 from tread_lab.analysis.figures.style import BLACK, CYCLE, PAGE, Axes, figure, show
+from tread_lab.config import RunSpec
+from tread_lab.cost.training import cost
 from tread_lab.train.device import model, pick
 
 Row = dict[str, Any]
@@ -40,6 +43,110 @@ AXES = {  # axis -> what it is called, its scale
 LOOKS = {"dense": ("D", "--", BLACK), "routed": ("o", "-", CYCLE[0])}
 MOST_RUNS = 4  # on one device
 Place = tuple[str, int | None]  # a device, and the core that a process keeps to
+Point = Mapping[str, float]  # depth, tokens of an image, rate of 2->B-4, batch
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A base point, and the values that each axis takes while the others stay at the base.
+
+    Attributes:
+        width, heads: of the network; its patch is 2.
+    """
+
+    width: int
+    heads: int
+    base: Point
+    axes: Mapping[str, Sequence[float]]
+
+
+GRIDS = {
+    "cuda": Grid(
+        width=768,
+        heads=12,
+        base={"tokens": 256, "depth": 12, "rate": 0.5, "batch": 64},
+        axes={
+            "rate": (0.25, 0.5, 0.75, 0.9),
+            "depth": (8, 12, 24),
+            "batch": (16, 64, 256),
+            "tokens": (64, 256, 1024, 4096),
+        },
+    ),
+    "cpu": Grid(
+        width=64,
+        heads=2,
+        base={"tokens": 256, "depth": 8, "rate": 0.5, "batch": 8},
+        axes={
+            "rate": (0.25, 0.5, 0.75),
+            "depth": (6, 8, 12, 16),
+            "batch": (4, 8, 16, 32),
+            "tokens": (64, 256, 1024, 4096),
+        },
+    ),
+}
+
+
+def measure(bench: Bench, axes: Iterable[str]) -> None:
+    """Vary one thing at a time."""
+    grid = GRIDS[bench.device.type]
+    for axis in axes:
+        for value in grid.axes[axis][: 1 if bench.small else None]:
+            with bench.guarded("scaling", axis=axis, at=value):
+                runs = runs_at(bench, grid, _point(grid, axis, value))
+                say(bench, axis, value, runs, milliseconds(bench, runs))
+
+
+def _point(grid: Grid, axis: str, value: float) -> Point:
+    """Return a point of an axis; of longer images a step has fewer, at least one."""
+    base = grid.base
+    if axis == "tokens":
+        return {**base, axis: value, "batch": max(base["batch"] * base[axis] // value, 1)}
+    return {**base, axis: value}
+
+
+def runs_at(bench: Bench, grid: Grid, point: Point) -> dict[str, RunSpec]:
+    """Return the dense and the routed run of a point."""
+    model = {"depth": point["depth"], "width": grid.width, "heads": grid.heads, "patch": 2}
+    route = {"start": 2, "end": "B-4", "rate": point["rate"]}
+    side = 2 * math.isqrt(int(point["tokens"]))
+    routes = {"dense": (), "routed": (route,)}
+    batch = int(point["batch"])
+    return {kind: bench.spec(model, on, batch, side=side) for kind, on in routes.items()}
+
+
+def milliseconds(
+    bench: Bench, runs: Mapping[str, RunSpec], ready: Callable[[], object] = lambda: None
+) -> dict[str, float]:
+    """Return the median step of each run; `ready` is called once it is warm."""
+    times = {}
+    for kind, spec in runs.items():
+        with bench.live(spec) as run:
+            step = partial(run.train_step, run.batches.at(0), lr=1e-4)
+            bench.milliseconds(step, warm=1, count=1)
+            ready()
+            times[kind] = bench.milliseconds(step, warm=0, count=6)
+    return times
+
+
+def say(
+    bench: Bench,
+    axis: str,
+    at: float,
+    runs: Mapping[str, RunSpec],
+    times: Mapping[str, float],
+    processes: int = 1,
+) -> None:
+    """Write the times of a point, and the gain beside that of the FLOPs.
+
+    Args:
+        times: milliseconds of a step of each run.
+        processes: that make a step in this time.
+    """
+    dense, routed = runs["dense"], runs["routed"]
+    row: dict[str, float] = {"images": processes * dense.train.batch}
+    row |= {f"{kind} ms": ms for kind, ms in times.items()}
+    gain = times["dense"] / times["routed"]
+    bench.say("scaling", axis=axis, at=at, **row, measured=gain, predicted=cost(routed).speedup)
 
 
 def places(axis: str, device: torch.device) -> list[list[Place]]:
@@ -55,15 +162,15 @@ def places(axis: str, device: torch.device) -> list[list[Place]]:
 
 def beside(bench: Bench, axis: str) -> None:
     """Time steps of the base point in several processes at once."""
-    grid = scaling.GRIDS[bench.device.type]
-    runs = scaling.runs_at(bench, grid, grid.base)
+    grid = GRIDS[bench.device.type]
+    runs = runs_at(bench, grid, grid.base)
     context = multiprocessing.get_context("spawn")
     for taken in places(axis, bench.device):
         count = len(taken)
         with context.Pool(count, _begin, [context.Barrier(count, timeout=120)]) as pool:
             found = pool.map(_steps, [(bench.out, place) for place in taken], chunksize=1)
         times = {kind: sum(times[kind] for times in found) / count for kind in runs}
-        scaling.say(bench, axis, count, runs, times, processes=count)
+        say(bench, axis, count, runs, times, processes=count)
 
 
 _barrier: threading.Barrier  # where the processes of a point wait for each other
@@ -80,8 +187,8 @@ def _steps(task: tuple[Path, Place]) -> dict[str, float]:
     if core is not None:
         os.sched_setaffinity(0, {core})
     bench = Bench("scaling", out, device, small=False)
-    grid = scaling.GRIDS[bench.device.type]
-    return scaling.milliseconds(bench, scaling.runs_at(bench, grid, grid.base), _barrier.wait)
+    grid = GRIDS[bench.device.type]
+    return milliseconds(bench, runs_at(bench, grid, grid.base), _barrier.wait)
 
 
 def draw(ax: Axes, axis: str, rows: Sequence[Row]) -> None:
@@ -131,8 +238,8 @@ def main() -> None:
     bench = Bench("scaling", options.out, str(device), small=False)
     if options.axes and not results.exists():
         bench.say("device", name=model(device), torch=torch.__version__)
-    grid = scaling.GRIDS[device.type]
-    scaling.measure(bench, [axis for axis in options.axes if axis in grid.axes])
+    grid = GRIDS[device.type]
+    measure(bench, [axis for axis in options.axes if axis in grid.axes])
     for axis in options.axes:
         if axis not in grid.axes:
             beside(bench, axis)

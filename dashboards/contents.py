@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tread_lab.analysis.figures import curves, effects, loss_gap, pareto, placements
 from tread_lab.analysis.figures.catalogue import sweep_records
-from tread_lab.analysis.figures.points import Points, SweepRecords, cell_points, quality_metrics
+from tread_lab.analysis.figures.points import (
+    Points,
+    SweepRecords,
+    cell_points,
+    quality_metrics,
+    seed_values,
+)
 from tread_lab.analysis.figures.smooth import smoothed
-from tread_lab.config.errors import UserError
-from tread_lab.config.sweep import QUESTIONS
-from tread_lab.config.units import duration, quantity
+from tread_lab.config.units import duration, quantity, span
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart, Numbers
-from tread_lab.dashboards.panel import curve, panel, seed_values
+from tread_lab.dashboards.panel import curve, panel
 from tread_lab.dashboards.repetition import repetition
 from tread_lab.dashboards.search import search_charts
 from tread_lab.dashboards.tables import cost_table, failures, ranking_table, table
-from tread_lab.records.caveats import left_note, mixtures
+from tread_lab.records.caveats import left_note, made_otherwise
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
@@ -45,12 +48,11 @@ from tread_lab.results import (
     ranking_caption,
     ranking_key,
     routed,
-    trials_frame,
     with_delta,
     without_baseline,
 )
-from tread_lab.results.answer import answer
-from tread_lab.results.intervals import t_interval
+from tread_lab.results.answer import Answer, answer
+from tread_lab.results.sweep_frames import versus
 
 HERE = Path(__file__).parent
 _TEMPLATES = Environment(
@@ -61,8 +63,7 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 EMBEDDED = 20  # best cells whose details stand in a file, beside those of dense
-RUNNING = 12  # runs whose steps are shown
-LIVE = 12  # runs whose training loss is shown before there is a result
+RUNNING = 12  # runs under way whose steps, and before a result whose losses, are shown
 GLOSSARY = {
     "dense": "training without routes: every token passes through every block",
     "route i→j": "routed tokens skip blocks i to j and return after block j (TREAD)",
@@ -115,19 +116,21 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     runs = frame.drop_duplicates("run")
     done = all(RunState(state).ended for state in runs["state"]) and not plan.to_suggest
     key = ranking_key(frame)
-    ranked = _ranked(frame, key)
+    ranked, found = ranked_cells(frame, key), answer(lab, frame, complete=done)
+    ranked = ranked[(ranked["role"] != "baseline") & (key is not None)]
+    run, use = _to_use(frame, found, ranked) if done else ("", "")
     return {
         "name": folder.name,
         "question": plan.question or f"The sweep {folder.name}",
-        "answer": answer(lab, frame, complete=done),
+        "answer": found,
         "warnings": [
+            *made_otherwise(lab, runs["run"]),
             *without_baseline(frame),
             *left_note(frame.attrs["left"]),
-            *mixtures(lab, runs["run"]),
         ],
         "progress": progress(lab, frame, plan),
         "facts": _facts(frame, runs, plan),
-        "charts": [*_charts(records, plan, numbers)] if key else [*_live(lab, frame)],
+        "charts": [*_charts(records, plan, numbers, done=done)] if key else [*_live(lab, frame)],
         "training": [*_training(records, numbers)] if key else [],
         "costs": [*_costs(records, numbers)] if key else [],
         "ranking": ranking_table(frame, numbers),
@@ -135,9 +138,9 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "cost": cost_table(frame) if key else None,
         "failures": [*failures(lab, sweep, frame, numbers)],
         "holes": plan.excluded,
-        "best": [numbers[pair] for pair in ranked],
+        "best": [numbers[pair] for pair in zip(ranked["role"], ranked["cell"])],
         "numbers": numbers,
-        "repeat": repetition(lab, folder, plan, _best_run(frame, ranked)),
+        "repeat": {**repetition(lab, plan, run), "use": use},
         "glossary": GLOSSARY | _meanings(frame),
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M"),
         "frame": frame,
@@ -151,7 +154,9 @@ def cell_numbers(frame: pd.DataFrame) -> Numbers:
     return {pair: k for k, pair in enumerate(zip(pairs["role"], pairs["cell"]))}
 
 
-def _charts(records: SweepRecords, plan: StoredPlan, numbers: Numbers) -> Iterator[Chart]:
+def _charts(
+    records: SweepRecords, plan: StoredPlan, numbers: Numbers, *, done: bool
+) -> Iterator[Chart]:
     """Yield the pictures that answer the question, by the shape of the sweep."""
     key = ranking_key(records.frame)
     assert key is not None
@@ -163,14 +168,17 @@ def _charts(records: SweepRecords, plan: StoredPlan, numbers: Numbers) -> Iterat
             question = part.frame.attrs.get("comparison", "") if len(parts) > 1 else ""
             alone = records.equal_steps is not None and not question
             held = f", {part.frame.attrs['comparison']}" if alone else ""  # whatever is switched on
-            for chart in _of_metric(part.frame, metric, numbers):
+            for chart in _of_metric(part.frame, metric, numbers, done=done):
                 yield replace(chart, title=chart.title + held, question=question)
 
 
-def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[Chart]:
+def _of_metric(
+    frame: pd.DataFrame, metric: str, numbers: Numbers, *, done: bool
+) -> Iterator[Chart]:
     """Yield a map, a curve or a table of two axes of one metric, then its cells in a row each.
 
-    Cells are shown by their difference to dense, or by the value where baselines move.
+    Cells are shown by their difference to dense, or by the value where baselines move. Before the
+    end the answer alone names a best cell.
     """
     by_value, named = _of_value(frame, metric), metric_label(metric)
     column = metric if by_value else delta_column(metric)
@@ -180,7 +188,7 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
     axes = [axis for axis in frame.attrs["axes"] if trials[axis].nunique(dropna=False) > 1]
     unplaced = [axis for axis in axes if axis not in ("start", "end")]
     if len(axes) - len(unplaced) == 2 and not by_value:
-        yield from _maps(frame, metric, numbers)
+        yield from _maps(frame, metric, numbers, done=done)
     elif axes == unplaced and len(axes) == 1 and pd.api.types.is_numeric_dtype(frame[axes[0]]):
         found = curves.curves(frame if by_value else trials, column, axes[0])
         if axes[0] == curves.RATE and not by_value:
@@ -201,15 +209,15 @@ def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[C
         yield Chart(f"Effects: {named}", charts.dots(found_ways, {}), effects.caption(ways, metric))
 
 
-def _maps(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[Chart]:
+def _maps(frame: pd.DataFrame, metric: str, numbers: Numbers, *, done: bool) -> Iterator[Chart]:
     """Yield the map of each panel and, of the loss gap, smooth ones, in one scale of colours."""
     parts = {name: placements.placements(p, metric) for name, p in placements.panels(frame)}
     drawn = [
-        ("Route placement", name, places, placements.best_route(places))
+        ("Route placement", name, places, placements.best_route(places) if done else "Provisional.")
         for name, places in parts.items()
         if len(places.measured) > 1
     ]
-    if metric == GAP_HELDOUT:
+    if metric == GAP_HELDOUT and done:
         drawn += [("Smooth map", s.title, s, s.caption) for s in smoothed(frame)]
     scale = pd.concat(
         [pd.Series(dtype=float), *(places.rows["value"] for _, _, places, _ in drawn)]
@@ -230,7 +238,7 @@ def _of_value(frame: pd.DataFrame, metric: str) -> bool:
 
 def _live(lab: Lab, frame: pd.DataFrame) -> Iterator[Chart]:
     """Yield the training losses of the runs that have begun, before there is a result."""
-    rows = frame[~frame["state"].isin([RunState.PENDING])].drop_duplicates("run").head(LIVE)
+    rows = frame[~frame["state"].isin([RunState.PENDING])].drop_duplicates("run").head(RUNNING)
     named = {f"{row['cell']} seed {row['seed']}": lab.run(row["run"]) for _, row in rows.iterrows()}
     logged = {name: [values] for name, run in named.items() if len(values := curve(run))}
     if logged:
@@ -270,7 +278,7 @@ def progress(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> dict[str, Any]:
     counts = Counter(map(str, runs["state"]))
     counts["pending"] += plan.to_suggest * max(1, runs["seed"].nunique())
     worked, left = folder.seconds_spent(), folder.time_left().strip(".")
-    times = [f"elapsed: {duration(worked)}"] if worked else []
+    times = [f"elapsed: {duration(worked)} in all sessions"] if worked else []
     times += [f"about {left} left"] if left else []
     times += filter(None, [hours_text(folder, plan.hours)])
     steps = {trial.run: trial.steps for trial in plan.trials}
@@ -291,47 +299,39 @@ def progress(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> dict[str, Any]:
     }
 
 
-def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tuple[str, str]]:
-    """Return network, training, runs and cost in a few words each."""
-    sources = " or ".join(dict.fromkeys(trial.spec["data"]["source"] for trial in plan.trials))
-    completed = int((runs["state"] == RunState.COMPLETED).sum())
-    ends = sorted({trial.steps for trial in plan.trials})
-    steps = f"{ends[0]:,}" if len(ends) == 1 else f"{ends[0]:,} to {ends[-1]:,}"
-    models, batches, precisions = (
-        " or ".join(map(str, frame[column].unique()))
-        for column in ("model", "train.batch", "precision")
-    )
-    facts = [
-        ("network", f"{models} on {sources}"),
-        ("training", f"{steps} steps of {batches}, {precisions}"),
-        ("runs", f"{completed} of {len(runs)} completed"),
-        ("seeds", str(frame["seed"].nunique())),
-    ]
-    if TRAIN_FLOPS in runs:
-        spent = [quantity(float(runs[TRAIN_FLOPS].sum()), "FLOP")]
-        if seconds := float(runs.get(TRAIN_SECONDS, pd.Series()).sum()):
-            spent.append(duration(seconds))
-        facts.append(("training of all runs", ", ".join(spent)))
-    if plan.comparison:
-        other = f"; `match: train_flops` compares {QUESTIONS['train_flops']}"
-        facts.append(("compared", plan.comparison + other * (plan.match is None)))
-    return facts
+def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> dict[str, str]:
+    """Return network, training, seeds, search and cost in a few words each."""
+
+    def either(values: Iterable[Any]) -> str:
+        return " or ".join(map(str, dict.fromkeys(values)))
+
+    sources = either(trial.spec["data"]["source"] for trial in plan.trials)
+    ends = sorted(trial.steps for trial in plan.trials)
+    steps = span(f"{end:,}" for end in (ends[0], ends[-1])) + " steps of"
+    spent = quantity(float(runs[TRAIN_FLOPS].sum()), "FLOP") if TRAIN_FLOPS in runs else ""
+    if seconds := float(runs.get(TRAIN_SECONDS, pd.Series()).sum()):
+        spent += f", {duration(seconds)} of device time"
+    space = f" from {len(plan.space):,}" if plan.space else ""
+    return {
+        "network": f"{either(frame['model'])} on {sources}",
+        "training": f"{steps} {either(frame['train.batch'])}, {either(frame['precision'])}",
+        "seeds": str(frame["seed"].nunique()),
+        "search": f"{plan.suggested} of {plan.wanted} cells{space}" if plan.search else "",
+        "training of all runs": spent,
+        "compared": plan.comparison,
+    }
 
 
-def _ranked(frame: pd.DataFrame, key: str | None) -> list[tuple[str, str]]:
-    """Return role and name of the cells beside dense, best first."""
-    if key is None:
-        return []
-    ranked = ranked_cells(frame, key)
-    ranked = ranked[ranked["role"] != "baseline"]
-    return list(zip(ranked["role"], ranked["cell"]))
-
-
-def _best_run(frame: pd.DataFrame, ranked: Sequence[tuple[str, str]]) -> str:
-    """Return the first run of the best routed cell; empty before there is a result."""
-    best = next((cell for role, cell in ranked if role == "trial"), None)
-    rows = frame[(frame["role"] == "trial") & (frame["cell"] == best)]
-    return str(rows["run"].iloc[0]) if len(rows) else ""
+def _to_use(frame: pd.DataFrame, found: Answer, cells: pd.DataFrame) -> tuple[str, str]:
+    """Return the first run of the best trial, of dense where none is better, and a sentence; empty
+    without a result."""
+    names = [found.cell] if found.cell else [*cells.loc[cells["role"] == "trial", "cell"]]
+    rows = frame[(frame["role"] == "trial") & frame["cell"].isin(names[:1])]
+    if rows.empty:
+        return "", ""
+    if found.cell and not found.better:
+        return str(rows["baseline"].iloc[0]), "No cell is better than dense. Train dense again"
+    return str(rows["run"].iloc[0]), f"Train {routed(names[0])}, the best cell, again"
 
 
 def _meanings(frame: pd.DataFrame) -> dict[str, str]:
@@ -339,36 +339,6 @@ def _meanings(frame: pd.DataFrame) -> dict[str, str]:
     metrics = [m for m in (*quality_metrics(frame)[:4], TRAIN_FLOPS) if m in frame]
     found = {metric_label(metric): metric_kind(metric).meaning for metric in metrics}
     return {word: meaning for word, meaning in found.items() if meaning}
-
-
-def versus(lab: Lab, first: str, second: str) -> tuple[str, pd.DataFrame]:
-    """Return the metric of the first sweep, and a row for each common cell.
-
-    Columns: name, value (the second sweep's less the first's, a mean over the seeds that both
-    have), low and high of its 95% interval over seeds, seeds and state.
-
-    Raises:
-        UserError: a sweep is unknown or unmeasured, or the two share no cell and metric.
-    """
-    frames = [trials_frame(lab, name) for name in (first, second)]
-    keys = [ranking_key(frame) for frame in frames]
-    metric = keys[0]
-    if metric is None or metric not in frames[1]:
-        raise UserError(
-            f"report: {second} must measure {metric} as {first} does. Try evaluating it."
-        )
-    columns = ["role", "cell", "seed", metric]
-    one, other = (frame[columns].dropna(subset=[metric]) for frame in frames)
-    pairs = one.merge(other, on=["role", "cell", "seed"], suffixes=(":a", ":b"))
-    if pairs.empty:
-        raise UserError(f"report: {first} and {second} must share a measured cell, got none.")
-    pairs["apart"] = pairs[f"{metric}:b"] - pairs[f"{metric}:a"]
-    rows = []
-    for (_, cell), own in pairs.groupby(["role", "cell"], sort=False):
-        values = own["apart"].to_numpy(float)
-        ends = t_interval(values) if len(values) > 1 else (float(values[0]), np.nan, np.nan)
-        rows.append((cell, *ends, len(values), "completed"))
-    return metric, pd.DataFrame(rows, columns=["name", "value", "low", "high", "seeds", "state"])
 
 
 def versus_file(lab: Lab, first: str, second: str) -> str:
@@ -380,11 +350,7 @@ def versus_file(lab: Lab, first: str, second: str) -> str:
     metric, rows = versus(lab, first, second)
     column = delta_column(metric)
     numbers = [value_text(column, *row) for row in rows[["value", "low", "high"]].to_numpy()]
-    texts = {
-        "cell": rows["name"].map(routed),
-        f"{second} minus {first}": numbers,
-        "seeds": rows["seeds"].map(str),
-    }
+    texts = {"cell": rows["name"], f"{second} minus {first}": numbers, "seeds": rows["seeds"]}
     drawn = charts.dots(Points(column, rows, "95% over seeds"), {})
     return file(
         "versus.html.jinja",

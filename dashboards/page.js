@@ -103,15 +103,19 @@ async function showSelected() {
 
 // Tables --------------------------------------------------------------------
 
+function number(cell) { // `8.5 TFLOP` is 8.5e12; NaN of words
+  const text = cell.textContent.replaceAll("−", "-").replaceAll(",", "");
+  const [, digits, prefix] = /^([+-]?[\d.e-]*) ?([kMGTPE]?)/.exec(text);
+  return cell.matches(".n") ? parseFloat(digits) * 1000 ** "_kMGTPE".indexOf(prefix || "_") : NaN;
+}
+
 function sort(table, column, direction) {
   const body = table.tBodies[0];
-  const value = (row) => row.cells[column].dataset.n;
-  const text = (row) => row.cells[column].textContent;
   const compare = (a, b) => {
-    const [x, y] = [value(a), value(b)];
-    if (x === undefined && y === undefined) return text(a).localeCompare(text(b)) * direction;
-    if (x === undefined || y === undefined) return x === undefined ? 1 : -1;
-    return (x - y) * direction;
+    const [x, y] = [a, b].map((row) => number(row.cells[column]));
+    const words = a.cells[column].textContent.localeCompare(b.cells[column].textContent);
+    if (Number.isNaN(x) !== Number.isNaN(y)) return Number.isNaN(x) ? 1 : -1;
+    return (Number.isNaN(x) ? words : x - y) * direction;
   };
   body.append(...[...body.rows].sort(compare));
   for (const head of all("th", table)) head.removeAttribute("aria-sort");
@@ -163,12 +167,6 @@ document.addEventListener("input", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
-  const field = document.querySelector("input[type=search]");
-  if (event.key === "/" && document.activeElement !== field && field) {
-    event.preventDefault();
-    field.focus();
-    return;
-  }
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   const inTable = document.activeElement.closest("#ranking .scroll");
   if (!step || !inTable) return;

@@ -16,7 +16,7 @@ from tread_lab.config.fields import dotted
 from tread_lab.config.routes import RouteSpec
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart
-from tread_lab.dashboards.tables import COSTS
+from tread_lab.dashboards.tables import COSTS, TIMES
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     DELTA,
@@ -29,6 +29,7 @@ from tread_lab.records.metric_names import (
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.sweep_folder import StoredPlan
 from tread_lab.results import cells_frame, intervals_over, result_texts, routed, with_delta
+from tread_lab.results.ranking import BUSY
 
 POINTS = 200  # of a curve; longer ones are thinned out
 NOT_SHOWN = ("seed", "execution.")  # fields of a spec that are no difference between cells
@@ -96,6 +97,8 @@ def numbers(frame: pd.DataFrame, number: int) -> list[list[str]]:
     for metric in metrics:
         column, own = delta_column(metric), result_texts(cell, metric)[0]
         compared = result_texts(cell, column)[0] if column in cell else ""
+        if compared and metric in TIMES and {*cell["disturbed"], *dense["disturbed"]} != {False}:
+            compared = BUSY
         if not own and not compared:
             continue
         value = "" if column == metric else own
@@ -129,12 +132,11 @@ def curve(run: RunFolder) -> pd.Series[float]:
 
 def pictures(run: RunFolder, *, embed: bool) -> list[dict[str, str]]:
     """Return the sample grids of a run: sampler settings, and content or address."""
-    grids = [
+    return [
         {"drawn": how_drawn(evaluation["spec"]), "source": _source(run, folder.path, embed=embed)}
         for folder in run.end_evaluations()
         if (folder.path / "grid.png").exists() and (evaluation := folder.read())
     ]
-    return sorted(grids, key=lambda grid: grid["drawn"])
 
 
 def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[list[str]]:
@@ -143,19 +145,6 @@ def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[li
     keys = [key for key in dict.fromkeys([*before, *after]) if not key.startswith(NOT_SHOWN)]
     pairs = ((key, before.get(key, "absent"), after.get(key, "absent")) for key in keys)
     return [[key, old, new] for key, old, new in pairs if old != new]
-
-
-def seed_values(frame: pd.DataFrame, column: str) -> pd.DataFrame | None:
-    """Return name and value of each seed of each cell; `None` where no cell has several.
-
-    Args:
-        column: a metric of the frame, or the difference of one to dense.
-    """
-    rows = with_delta(frame, column.removeprefix(DELTA))
-    rows = rows[(rows["role"] != "baseline") & (rows["state"] == "completed")]
-    if rows.empty or rows.groupby(["role", "cell"]).size().max() < 2:
-        return None
-    return pd.DataFrame({"name": rows["cell"], "value": rows[column]}).dropna()
 
 
 def _routes(matrix: Similarity) -> str:

@@ -12,16 +12,22 @@ import yaml
 from tread_lab.config.labels import ROUTE_AXES
 from tread_lab.config.units import counted
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import StoredPlan, SweepFolder
+from tread_lab.records.sweep_folder import StoredPlan
 
 
-def repetition(lab: Lab, folder: SweepFolder, plan: StoredPlan, best: str = "") -> dict[str, Any]:
+def repetition(lab: Lab, plan: StoredPlan, best: str = "") -> dict[str, Any]:
     """Return instructions to repeat a sweep with best run `best`: `winner` (commands that use it),
-    `commands`, `file` (complete), `data` and `setups`."""
-    name = folder.name
+    `how` in words, `commands`, `file` (complete), `data` and `setups`."""
+    name, run = plan.name, best or plan.trials[0].run
+    how = f"Elsewhere, install the same commit and save the file below as {name}.yaml."
+    commands = (f"tread-lab sweep {name}.yaml --name {name}", f"tread-lab report {name}")
+    if not plan.sources:
+        how = "The sweep file was not recorded; each run can be repeated from its own spec."
+        commands = (f"sed /^format:/d runs/{run}/spec.yaml > run.yaml", "tread-lab train run.yaml")
     return {
         "winner": winner(plan, best),
-        "commands": (f"tread-lab sweep {name}.yaml --name {name}", f"tread-lab report {name}"),
+        "how": how,
+        "commands": commands,
         "file": sweep_file(plan) if plan.sources else "",
         "data": _data_text(plan),
         "setups": _setups(lab, plan),

@@ -18,28 +18,22 @@ from optuna.visualization import (
 
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart
-from tread_lab.records.metric_names import lower_is_better, metric_label
+from tread_lab.records.metric_names import GAP_HELDOUT, lower_is_better, metric_label
 from tread_lab.records.run_state import RunState
-from tread_lab.results import cells_frame
+from tread_lab.results import HIGH, LOW, cells_frame
+from tread_lab.results.texts import UNDECIDED, outcomes
 from tread_lab.sweep.suggest import quiet
 
 FEWEST = 4  # measured cells, below which importances say nothing
-Draw = Callable[..., Any]
-PICTURES: tuple[tuple[str, Draw, int, str], ...] = (  # title, drawing, fewest cells, caption
+NOISE = " Here no cell can be distinguished from dense, so the shares may be noise."
+SHARES = (
+    "Share of the variance that each axis explains (fANOVA). Unstable for few cells: another seed"
+    " of the search may order the axes differently."
+)
+PICTURES: tuple[tuple[str, Callable[..., Any], int, str], ...] = (  # fewest cells, caption
     ("History", plot_optimization_history, 1, "Every measured cell in the order of suggestion."),
-    (
-        "Parallel coordinates",
-        plot_parallel_coordinate,
-        2,
-        "A line for each measured cell; drag along an axis to select a range.",
-    ),
-    (
-        "Importance",
-        plot_param_importances,
-        FEWEST,
-        "Share of the variance that each axis explains (fANOVA). Unstable for few cells: another"
-        " seed of the search may order the axes differently.",
-    ),
+    ("Parallel coordinates", plot_parallel_coordinate, 2, "Drag along an axis to select a range."),
+    ("Importance", plot_param_importances, FEWEST, SHARES),
     ("Slice", plot_slice, 2, "Every measured cell against each axis."),
 )
 
@@ -56,18 +50,13 @@ def study_of(frame: pd.DataFrame, metric: str) -> optuna.Study:
     box = {axis: _distribution(cells[axis]) for axis in axes}
     read = {axis: float if isinstance(box[axis], FloatDistribution) else str for axis in axes}
     study = optuna.create_study(direction="minimize" if lower_is_better(metric) else "maximize")
-    for _, cell in cells.iterrows():
+    for cell in cells.to_dict("records"):
         done = cell["state"] == RunState.COMPLETED and pd.notna(cell[metric])
-        running = not RunState(cell["state"]).ended
-        state = TrialState.COMPLETE if done else TrialState.FAIL
-        study.add_trial(
-            optuna.create_trial(
-                state=TrialState.RUNNING if running else state,
-                value=float(cell[metric]) if done else None,
-                params={axis: read[axis](cell[axis]) for axis in axes},
-                distributions=box,
-            )
-        )
+        lost = TrialState.FAIL if RunState(cell["state"]).ended else TrialState.RUNNING
+        state, value = (TrialState.COMPLETE, cell[metric]) if done else (lost, None)
+        point: Any = {axis: read[axis](cell[axis]) for axis in axes}
+        trial = optuna.create_trial(state=state, value=value, params=point, distributions=box)
+        study.add_trial(trial)
     return study
 
 
@@ -83,7 +72,15 @@ def search_charts(frame: pd.DataFrame, metric: str) -> Iterator[Chart]:
             named = {} if draw is plot_param_importances else {"target_name": metric_label(metric)}
             figure = draw(study, **named)
             figure.update_layout(template="none", title=None, height=320, margin=charts.MARGIN)
-            yield Chart(title, figure, caption)
+            note = NOISE if draw is plot_param_importances and _alike(frame) else ""
+            yield Chart(title, figure, caption + note)
+
+
+def _alike(frame: pd.DataFrame) -> bool:
+    """Return whether no cell can be distinguished from dense by its own interval."""
+    cells = cells_frame(frame)
+    low, high = (cells.get(GAP_HELDOUT + end, pd.Series(dtype=float)) for end in (LOW, HIGH))
+    return {*outcomes(low, high, 1)} <= {UNDECIDED}
 
 
 def _distribution(values: pd.Series[Any]) -> BaseDistribution:

@@ -15,10 +15,19 @@ from numpy.typing import NDArray
 
 from tread_lab.analysis.figures.style import Figure
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import GAP_HELDOUT, metric_kind
+from tread_lab.records.metric_names import DELTA, GAP_HELDOUT, metric_kind
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_state import RunState
-from tread_lab.results import HIGH, LOW, NO_RESULT, is_metric, measured_as, own_metrics, ranking_key
+from tread_lab.results import (
+    HIGH,
+    LOW,
+    NO_RESULT,
+    is_metric,
+    measured_as,
+    own_metrics,
+    ranking_key,
+    with_delta,
+)
 
 Array = NDArray[np.float64]
 NUMBERS = ["value", "low", "high"]
@@ -162,6 +171,19 @@ def cell_points(cells: pd.DataFrame, metric: str) -> Points:
     rows = cells[kept].rename(columns={"cell": "name"}).assign(**numbers)
     rows["state"] = state.mask(done, "completed")
     return Points(metric, rows, measured_as(cells[done], metric))
+
+
+def seed_values(frame: pd.DataFrame, column: str) -> pd.DataFrame | None:
+    """Return name and value of each seed of each cell; `None` where no cell has several.
+
+    Args:
+        column: a metric of the frame, or the difference of one to dense.
+    """
+    rows = with_delta(frame, column.removeprefix(DELTA))
+    rows = rows[(rows["role"] != "baseline") & (rows["state"] == "completed")]
+    if rows.empty or rows.groupby(["role", "cell"]).size().max() < 2:
+        return None
+    return pd.DataFrame({"name": rows["cell"], "value": rows[column]}).dropna()
 
 
 def bare_rows(**columns: Any) -> pd.DataFrame:

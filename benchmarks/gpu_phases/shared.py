@@ -11,6 +11,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +34,17 @@ class Bench:
 
     Attributes:
         small: tiny sizes, so that the script itself can be tried on a CPU.
+        route: of the runs that have one.
         peak: dense bf16 FLOP/s of the device by datasheet; `None` if they are not known.
     """
 
-    def __init__(self, phase: str, out: Path, device: str, small: bool) -> None:
+    def __init__(self, phase: str, out: Path, device: str, *, small: bool) -> None:
         self.phase, self.out, self.small = phase, out, small
-        self.device = pick(device)
+        self.device, self.route = pick(device), INNER if small else ROUTE
+        self.cuda = self.device.type == "cuda"
         self.peak = peak_flops(self.device) if self.cuda else None
         self._data = Path(tempfile.mkdtemp())
-        self._noise: dict[tuple[torch.Size, ...], list[torch.Tensor]] = {}
         torch.set_num_threads(1)
-
-    @property
-    def cuda(self) -> bool:
-        """Whether the device is a GPU."""
-        return self.device.type == "cuda"
 
     @property
     def half(self) -> str:
@@ -64,7 +61,7 @@ class Bench:
 
     @contextlib.contextmanager
     def guarded(self, what: str, **names: Any) -> Iterator[None]:
-        """Write an error as a result, and go on after it."""
+        """Write an error as a result, and go on after it; small ones are raised."""
         gc.collect()
         if self.cuda:
             torch.cuda.empty_cache()
@@ -74,37 +71,49 @@ class Bench:
         except Exception as error:
             traceback.print_exc()
             self.say(what, **names, error=f"{type(error).__name__}: {str(error)[:300]}")
+            if self.small:
+                raise
 
     def spec(
         self, model: Any, routes: Any = (), batch: int = 256, *, side: int = 32, **fields: Any
     ) -> RunSpec:
-        """Return a run on made latents of `side` x `side`; ImageNet-256's have 32."""
+        """Return a run on made latents of `side` x `side`; ImageNet-256's have 32.
+
+        Args:
+            model: `S` is DiT-S/2; a small bench has a tiny network and batch in its place.
+        """
+        model = f"DiT-{model}/2" if isinstance(model, str) else model
+        if self.small:
+            model, batch = TINY, 4
         data = {"source": "latents", "path": str(self._latents(side)), "scale": 1.0}
         data |= {"channels": 4, "size": side, "classes": 1000}
         train = {"batch": batch} | fields.pop("train", {})
+        compiled = {"compile": "blocks" if self.cuda else "none"}
+        execution = compiled | fields.pop("execution", {})
         tree = {"model": model, "data": data, "routes": list(routes), "train": train}
-        return decode(RunSpec, {"precision": self.half} | tree | fields)
+        tree |= {"precision": self.half, "execution": execution}
+        return decode(RunSpec, tree | fields)
 
     def _latents(self, side: int) -> Path:
-        """Return a folder of packed latents, made when first asked for."""
+        """Return a folder of packed latents of ImageNet's deviation, made when first asked for."""
         folder = self._data / str(side)
         if not folder.exists():
             folder.mkdir()
-            _make_latents(folder, 300 if self.small else COUNT * 32 // max(side, 32), side)
+            count = 300 if self.small else COUNT * 32 // max(side, 32)
+            generator, shape = np.random.default_rng(0), (count, 4, side, side)
+            latents = 0.93 * generator.standard_normal(shape, dtype=np.float32)
+            np.save(folder / "latents.npy", latents.astype(np.float16))
+            np.save(folder / "labels.npy", generator.integers(0, 1000, count))
         return folder
 
     def live(self, spec: RunSpec, folder: Path | None = None) -> Trainer:
         """Return a run away from adaLN-zero, of which most gradients would be zero."""
         where = folder or Path(tempfile.mkdtemp()) / "runs" / "one"  # as a lab has them
         run = Trainer(spec, RunFolder(where), self.device)
-        weights = [p for p in run.network.parameters() if p.requires_grad]
-        shapes = tuple(p.shape for p in weights)
-        if shapes not in self._noise:  # that of XL is drawn once for all variants
-            generator = torch.Generator().manual_seed(7)
-            self._noise = {shapes: [torch.randn(s, generator=generator) for s in shapes]}
+        torch.manual_seed(7)
         with torch.no_grad():
-            for parameter, noise in zip(weights, self._noise[shapes]):
-                parameter.add_(0.02 * noise.to(parameter.device))
+            for parameter in run.network.parameters():
+                parameter.add_(0.02 * torch.randn_like(parameter))
         return run
 
     def milliseconds(
@@ -114,7 +123,7 @@ class Bench:
         for _ in range(warm):
             action()
         if not self.cuda:
-            return 1e3 * statistics.median(_timed(action) for _ in range(count))
+            return 1e3 * statistics.median(self.seconds(action) for _ in range(count))
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
         marks[0].record()
         for mark in marks[1:]:
@@ -123,29 +132,23 @@ class Bench:
         torch.cuda.synchronize()
         return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(marks))
 
+    def seconds(self, action: Callable[[], object]) -> float:
+        """Return the time of an action, once the device has done what it asked for."""
+        started = time.perf_counter()
+        action()
+        self.wait()
+        return time.perf_counter() - started
+
     def say_device(self) -> None:
         """Write what is measured, once a folder."""
         results = self.out / "results.jsonl"
         if not (results.exists() and '"what": "device"' in results.read_text()):
             name = torch.cuda.get_device_name() if self.cuda else "cpu"
             versions = {"torch": torch.__version__, "cuda": torch.version.cuda}
+            versions |= {"cudnn": torch.backends.cudnn.version(), "triton": version("triton")}
             self.say("device", name=name, **versions, peak_TFLOPs=(self.peak or 0.0) / 1e12)
 
     def wait(self) -> None:
         """Wait for the device."""
         if self.cuda:
             torch.cuda.synchronize()
-
-
-def _timed(action: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
-
-
-def _make_latents(folder: Path, count: int, side: int) -> None:
-    """Write random latents of ImageNet's deviation and shape as packed arrays."""
-    generator = np.random.default_rng(0)
-    latents = 0.93 * generator.standard_normal((count, 4, side, side), dtype=np.float32)
-    np.save(folder / "latents.npy", latents.astype(np.float16))
-    np.save(folder / "labels.npy", generator.integers(0, 1000, count))

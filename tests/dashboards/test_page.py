@@ -10,12 +10,13 @@ import pytest
 
 from tests.synthetic import small, write_sweep
 from tread_lab.config import UserError
-from tread_lab.dashboards.contents import contents, page_file, versus, versus_file
+from tread_lab.dashboards.contents import contents, page_file, versus_file
 from tread_lab.dashboards.search import search_charts, study_of
 from tread_lab.dashboards.server import Pages, sweep_line
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.results import ranking_key, trials_frame
+from tread_lab.results.sweep_frames import versus
 
 
 def test_placements_have_a_map(paper_lab: Lab) -> None:

@@ -65,6 +65,22 @@ def test_range_decides_fed_and_decoded_pixels(
     assert torch.equal(mean_BCHW, expected)
 
 
+@pytest.mark.long
+@pytest.mark.slow
+def test_compiled_decoder_equals_the_eager_one(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("diffusers")
+    write_autoencoder(tmp_path / "vae")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "vae"))
+    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
+    eager, compiled = (opened("latents", packed, scale=SCALE) for _ in range(2))
+    compiled.compile_decoder()
+    x_BCHW, _ = eager.take(torch.arange(4))
+    assert torch.allclose(compiled.decoded(x_BCHW), eager.decoded(x_BCHW), atol=1e-5)
+    assert (compiled.pixels(x_BCHW).int() - eager.pixels(x_BCHW).int()).abs().max() <= 1
+
+
 def test_a_small_autoencoder_decodes_stored_latents(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

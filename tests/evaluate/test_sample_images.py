@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import time
 import zipfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.train.runs import CPU, evaluate, lab_with_a_run, small_run
 from tread_lab.config import SamplesSpec, decode
+from tread_lab.data.arrays import Parts
 from tread_lab.evaluate import drawing
 from tread_lab.evaluate.measuring import measuring
-from tread_lab.records.durable import read_json, write_json
+from tread_lab.records.durable import DiskFull, read_json, write_json
 from tread_lab.records.run_folder import RunFolder
 
 COUNT, CUT = 300, 128  # five batches of 64, the last one short; cut off after two
@@ -141,3 +144,45 @@ def test_samples_are_what_adms_evaluator_takes(whole: tuple[dict[str, float], by
         header = np.lib.format.read_array_header_1_0(member)
         assert header == ((COUNT, 16, 16, 1), False, np.uint8)
         assert member.read(64 * 16 * 16) == images[:64].tobytes()
+
+
+def test_padded_batch_equals_a_short_one(
+    folder: RunFolder, whole: tuple[dict[str, float], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where blocks are compiled, which is only said here, every batch has one size."""
+    drawn: list[int] = []
+    original = drawing.pixels
+
+    def watched(samples: Any, x_BCHW: Any) -> Any:
+        drawn.append(len(x_BCHW))
+        return original(samples, x_BCHW)
+
+    monkeypatch.setattr(drawing, "pixels", watched)
+    monkeypatch.setattr(drawing, "arithmetic", lambda *run: "compiled")
+    metrics = evaluate(folder, SPEC, CPU, cache=folder.cache)
+    place = folder.evaluation(SPEC).path
+    assert (metrics, (place / "samples.npz").read_bytes()) == whole
+    assert drawn == [64] * 5
+    shutil.rmtree(place)
+
+
+def test_writer_keeps_order_and_raises_at_the_next_batch(tmp_path: Path) -> None:
+    class Full(Parts):
+        def write(self, rows: range, arrays: Any) -> None:
+            time.sleep(0.05 * (rows.start == 0))  # a slow file comes first all the same
+            if rows.start == 4:
+                raise DiskFull("no room")
+            super().write(rows, arrays)
+
+    parts, images_BCHW = Full(tmp_path, {}, 8, 2), torch.zeros(2, 1, 4, 4)
+    parts.begin()
+    batches = parts.open_batches()
+    with pytest.raises(DiskFull, match="no room"), drawing.Writer(parts) as writer:
+        for rows in batches:
+            writer.store(rows, images_BCHW + rows.start, torch.arange(2))
+    assert parts.open_batches() == batches[2:]
+    with drawing.Writer(Parts(tmp_path, {}, 8, 2)) as writer:
+        for rows in batches[2:]:
+            writer.store(rows, images_BCHW + rows.start, torch.arange(2))
+        writer.wait()
+    assert [int(part["images"].flat[0]) for part in parts.read()] == [0, 2, 4, 6]

@@ -181,7 +181,7 @@ def of_page(lab: Lab, name: str, key: str) -> Shown:
                 yield cell, named[head], text
     said, number = (
         found["answer"],
-        r"([^\s;]+?(?: ± [^\s;]+?)?)(?: \(95% over (.+?)\))?[.;]?(?: |$)",
+        r"([^\s;]+?(?: ± [^\s;]+?)?)(?: \(95% over (.+?)\))?[.;]?(?:\s|$)",
     )
     gap = re.search(f", a gap of {number}", plain(said.result))
     if not said.cell or gap is None:

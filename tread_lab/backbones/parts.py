@@ -146,10 +146,9 @@ def attend(
         from torch.nn.attention.flex_attention import flex_attention  # a second of imports
 
         return flex_attention(q_BHNd, k_BHNd, v_BHNd)
-    kernels = [SDPBackend.MATH] if by in ("math", "flex") else []
-    if seen is not None and v_BHNd.is_cuda and not kernels:
-        kernels = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    if not kernels:
+    exact = by in ("math", "flex")
+    kernels = [SDPBackend.MATH] if exact else [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    if not exact and (seen is None or not v_BHNd.is_cuda):
         return product(q_BHNd, k_BHNd, v_BHNd, attn_mask=seen)
     with sdpa_kernel(kernels):
         return product(q_BHNd, k_BHNd, v_BHNd, attn_mask=seen)

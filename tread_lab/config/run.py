@@ -142,10 +142,12 @@ class RunSpec:
             return {**resolved, "bypass": RouteBypass(), "loss": loss}
         attends = "heads" in lookup(BACKBONES, self.model.backbone, "model.backbone").options
         block = self.fp32_block if attends else self.fp32_block.partition("/")[0]
-        until = last if last < steps else None
-        block = "off" if self.precision in _EXACT else block
-        resolved = {"routes": routes, "routes_from": first, "routes_until": until}
-        return {**resolved, "fp32_block": block}
+        return {
+            "routes": routes,
+            "routes_from": first,
+            "routes_until": last if last < steps else None,
+            "fp32_block": "off" if self.precision in _EXACT else block,
+        }
 
     @property
     def systems(self) -> dict[str, SystemSpec]:

@@ -42,9 +42,15 @@ class Autoencoder:
         scale: divisor before decoding (0.18215 for SD); `None` for raw latents.
         range: pixel range of its training images.
 
+    Attributes:
+        compiled: set before the first call, whether the decoder is compiled; a pixel may then
+            differ by a level.
+
     Raises:
         UserError: diffusers is not installed; when decoding: no such weights.
     """
+
+    compiled = False
 
     def __init__(self, where: str, *, scale: float | None, range: PixelRange = "signed") -> None:
         _check(where)
@@ -56,6 +62,8 @@ class Autoencoder:
     def _model(self) -> Any:
         model = _load(self._where)
         self._compare_scale(model.config)
+        if self.compiled:
+            model.decoder.compile(dynamic=False)
         return model
 
     @property

@@ -239,6 +239,11 @@ class ScaledLatents:
         """Return uint8 images: decoded where there is an autoencoder, else `preview`."""
         return preview(x_BCHW) if self._decode is None else self._decode(self._to_decode(x_BCHW))
 
+    def compile_decoder(self) -> None:
+        """Let the autoencoder, where there is one, decode by compiled kernels."""
+        if self._decode is not None:
+            self._decode.compiled = True
+
     def decoded(self, x_BCHW: Tensor) -> Tensor | None:
         """Return decoded values before rounding, in -1..1 if the decoder's range is correct; `None`
         without an autoencoder."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -115,11 +116,9 @@ def _together(
 
 def _joined(routes: Sequence[BatchRoute]) -> BatchRoute:
     """Return one route of several batches in a row; which tensors it has is the same for all."""
-    first = vars(routes[0])
-    names = [name for name, x in first.items() if isinstance(x, Tensor)]
-    return replace(
-        routes[0], **{name: torch.cat([vars(route)[name] for route in routes]) for name in names}
-    )
+    names = [name for name, x in vars(routes[0]).items() if isinstance(x, Tensor)]
+    joined: dict[str, Any] = {n: torch.cat([vars(route)[n] for route in routes]) for n in names}
+    return replace(routes[0], **joined)
 
 
 def _shapes(routing: Routing | None) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tread_lab.config.evaluation import SamplesSpec, Step
 from tread_lab.config.guidance import routes_taken
 from tread_lab.data.arrays import Parts, write_npz
 from tread_lab.data.source import image_shape, open_data
+from tread_lab.data.stored import ScaledLatents
 from tread_lab.diffusion.generate import generate, images_a_call
 from tread_lab.diffusion.guided import Denoiser
 from tread_lab.evaluate.references import pixels
@@ -28,7 +30,7 @@ from tread_lab.routing.select import Routing
 from tread_lab.train.assemble import Trained, trained
 from tread_lab.train.device import check_precision
 from tread_lab.train.joining import condition_of
-from tread_lab.train.precision import autocast, compile_for, matrix_products
+from tread_lab.train.precision import EAGER, arithmetic, autocast, compile_for, matrix_products
 from tread_lab.train.provenance import code_digest, plugins_of
 from tread_lab.train.ranks import Ranks
 
@@ -55,7 +57,11 @@ class Drawing:
             compile_for(run, network.network, device)
         self.model = self.networks[branches[0].step]
         self.condition = condition_of(run, folder, device)
-        self._data = open_data(run.data, "heldout")
+        self._data, self._batch = open_data(run.data, "heldout"), images_a_call(device.type)
+        # A compiler makes every size anew, which pays with more than one batch.
+        self._one_size = spec.images > self._batch and arithmetic(run, device.type) != EAGER
+        if self._one_size and isinstance(self._data, ScaledLatents):
+            self._data.compile_decoder()
 
     def parts(self) -> Parts:
         """Return the stored batches of images with their labels."""
@@ -65,10 +71,11 @@ class Drawing:
         made |= {f"step {at}": f"{n.step}-{n.weights}" for at, n in self.networks.items()}
         made |= plugins_of(self.model.spec)
         folder = self.folder.evaluation(self.spec).path / PARTS
-        return Parts(folder, made, self.spec.images, images_a_call(self.device.type))
+        return Parts(folder, made, self.spec.images, self._batch)
 
     def draw(self, rows: range) -> tuple[Tensor, Tensor]:
-        """Return images, uint8, and labels of one batch.
+        """Return images, uint8, and labels of one batch; compiled networks draw a whole one, of
+        which no more than `rows` is kept.
 
         With a condition, the label is the number of the held-out sample of the condition.
 
@@ -86,7 +93,7 @@ class Drawing:
             },
             self.model.process,
             sampler,
-            count=rows.stop,
+            count=rows.start + self._batch if self._one_size else rows.stop,
             shape=(data.channels, data.size, data.size),
             **options,
             device=self.device,
@@ -94,17 +101,12 @@ class Drawing:
             tokens=self.model.spec.tokens,
             start=rows.start,
         )
-        if not x_BCHW.isfinite().all():
+        if not x_BCHW[: len(rows)].isfinite().all():
             raise NotFinite(
                 "samples: an image is not finite; draw it with less guidance, in a higher"
                 " sampler.precision, or of other weights"
             )
-        return pixels(self._data, x_BCHW), labels_B
-
-    def write(self, parts: Parts, rows: range) -> None:
-        """Draw and store one batch."""
-        images_BCHW, labels_B = self.draw(rows)
-        parts.write(rows, {"images": images_BCHW.cpu().numpy(), "labels": labels_B.cpu().numpy()})
+        return pixels(self._data, x_BCHW)[: len(rows)], labels_B[: len(rows)]
 
     def progress(self, parts: Parts, described: int = 0) -> tuple[int, int]:
         """Return finished and total images; a drawn image counts half until it is measured."""
@@ -122,6 +124,25 @@ class Drawing:
         return C, H, W
 
 
+class Writer(ThreadPoolExecutor):
+    """Stores each batch while the next one is drawn; what it raises, the next call raises."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(max_workers=1)
+        self._parts, self._last = parts, Future[None]()
+        self._last.set_result(None)
+
+    def store(self, rows: range, images_BCHW: Tensor, labels_B: Tensor) -> None:
+        """Begin to store a batch once the one before is stored."""
+        arrays = {"images": images_BCHW.cpu().numpy(), "labels": labels_B.cpu().numpy()}
+        self._last.result()
+        self._last = self.submit(self._parts.write, rows, arrays)
+
+    def wait(self) -> None:
+        """Wait until all batches are stored."""
+        self._last.result()
+
+
 def draw_open(drawing: Drawing, parts: Parts, ranks: Ranks | None) -> Iterator[tuple[int, int]]:
     """As rank 0, draw the missing images, yielding the progress first and after each batch; can be
     closed and resumed. Each of n processes draws every n-th batch.
@@ -131,9 +152,11 @@ def draw_open(drawing: Drawing, parts: Parts, ranks: Ranks | None) -> Iterator[t
     if todo and ranks is not None and ranks.count > 1:
         ranks.told(functools.partial(_follow, drawing.folder.path, drawing.spec, todo))
         yield from _rounds(drawing, parts, todo, ranks)
-    for rows in parts.open_batches():  # all, or what another process could not draw
-        drawing.write(parts, rows)
-        yield drawing.progress(parts)
+    with Writer(parts) as writer:
+        for rows in parts.open_batches():  # all, or what another process could not draw
+            writer.store(rows, *drawing.draw(rows))
+            yield drawing.progress(parts)
+        writer.wait()
 
 
 def _follow(
@@ -148,24 +171,28 @@ def _follow(
 def _rounds(
     drawing: Drawing, parts: Parts, todo: Sequence[range], ranks: Ranks
 ) -> Iterator[tuple[int, int]]:
-    """Draw a batch in each process, yielding as `draw_open` before it; an error of any ends the
-    rounds of all, and rank 0, which draws what is left, meets it again."""
-    for k in range(0, len(todo), ranks.count):
-        try:
-            yield drawing.progress(parts)
-        except GeneratorExit:
-            ranks.stop()
-            raise
-        if not ranks.go_on(k):
-            return
-        failed = torch.zeros(1)
-        try:
-            for rows in todo[k + ranks.index : k + ranks.index + 1]:
-                drawing.write(parts, rows)
-        except UserError:
-            failed += 1
-        if ranks.sum(failed):
-            return
+    """Draw a batch in each process, yielding as `draw_open` before it; in a last round all wait for
+    their files. An error of any ends the rounds of all, and rank 0, which draws what is left, meets
+    it again."""
+    with Writer(parts) as writer:
+        for k in range(0, len(todo) + ranks.count, ranks.count):
+            try:
+                yield drawing.progress(parts)
+            except GeneratorExit:
+                ranks.stop()
+                raise
+            if not ranks.go_on(k):
+                return
+            failed, own = torch.zeros(1), todo[k + ranks.index : k + ranks.index + 1]
+            try:
+                for rows in own:
+                    writer.store(rows, *drawing.draw(rows))
+                if not own:
+                    writer.wait()
+            except UserError:
+                failed += 1
+            if ranks.sum(failed):
+                return
 
 
 def whole(step: Step) -> int | None:

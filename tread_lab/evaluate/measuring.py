@@ -35,7 +35,7 @@ from tread_lab.records.run_folder import EXPORTED, INFLUENCES, EvaluationFolder,
 from tread_lab.records.run_state import RunState
 from tread_lab.train.assemble import Trained, trained
 from tread_lab.train.joining import condition_of, systems_of
-from tread_lab.train.precision import matrix_products
+from tread_lab.train.precision import EAGER, arithmetic, matrix_products
 from tread_lab.train.provenance import named, plugins_of
 from tread_lab.train.ranks import Ranks
 
@@ -119,7 +119,8 @@ def open_evaluations(
 def measured_with(run: RunSpec, spec: EvaluationSpec, device: torch.device) -> dict[str, str]:
     """Return name -> digest of everything outside the specs that determines an evaluation.
 
-    Includes the device's arithmetic of the decoder, if latents are decoded.
+    Includes the device's arithmetic of the decoder, if latents are decoded, which is compiled with
+    the blocks.
 
     Raises:
         UserError: data, weights or a reference cannot be read.
@@ -132,7 +133,8 @@ def measured_with(run: RunSpec, spec: EvaluationSpec, device: torch.device) -> d
         return found
     found[f"decoder of {data}"] = heldout.decoder
     if spec.metrics and run.data.holds.latents:
-        found[f"decoding of {data}"] = DECODING.get(device.type, "fp32")
+        products, made_by = DECODING.get(device.type, "fp32"), arithmetic(run, device.type)
+        found[f"decoding of {data}"] = products if made_by == EAGER else f"{products}, {made_by}"
     for extractor in by_extractor(spec.metrics, run.data.source):
         found[f"weights {extractor}"] = sha256(SPACES[extractor].weights())
     if spec.metrics and spec.reference is not None:

@@ -159,12 +159,21 @@ def resized(images_BCHW: Tensor, side: int) -> Tensor:
 def offset_positions(table_1ND: Tensor, side: int) -> Tensor:
     """Return DINOv2's positions resampled for a side x side grid as in its code: by a factor of
     (side + 0.1) over the old side, bicubic, without antialias."""
+    factor = (side + OFFSET) / math.isqrt(table_1ND.shape[1] - 1)
+    return resampled_positions(table_1ND, side, scale_factor=(factor, factor))
+
+
+def resampled_positions(table_1ND: Tensor, side: int, **options: Any) -> Tensor:
+    """Return a table of positions for a side x side grid; its first row is the class token's.
+
+    Args:
+        options: of torch's `interpolate`, which is bicubic.
+    """
     first_11D, places_1ND = table_1ND[:, :1], table_1ND[:, 1:]
     old = math.isqrt(places_1ND.shape[1])
     if old == side:
         return table_1ND
     grid_1DHW = places_1ND.mT.reshape(1, -1, old, old).float()
-    factor = (side + OFFSET) / old
-    grid_1DHW = F.interpolate(grid_1DHW, scale_factor=(factor, factor), mode="bicubic")
+    grid_1DHW = F.interpolate(grid_1DHW, mode="bicubic", **options)
     assert grid_1DHW.shape[2:] == (side, side)
     return torch.cat([first_11D, grid_1DHW.flatten(2).mT.to(first_11D.dtype)], dim=1)

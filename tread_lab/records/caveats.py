@@ -23,6 +23,21 @@ def mixtures(lab: Lab, runs: Iterable[str]) -> list[str]:
     return lines
 
 
+def made_otherwise(lab: Lab, runs: Iterable[str]) -> list[str]:
+    """Return one line on what differs among runs, on their commits and on uncommitted changes."""
+    names = [*runs]
+    commits = {
+        str(attempt["code"])
+        for run in names
+        for attempt in lab.run(run).origin()
+        if attempt.get("code")
+    }
+    texts = mixtures(lab, names)
+    texts += [f"{len(commits)} commits: {', '.join(sorted(commits))}"] if len(commits) > 1 else []
+    texts += ["code had uncommitted changes"] if any("-dirty" in name for name in commits) else []
+    return ["; ".join(texts)] if texts else []
+
+
 def mixed_runs(lab: Lab, runs: Iterable[str]) -> set[str]:
     """Return the runs with code, data or weights that differ from most runs in any attempt."""
     mixed = set[str]()

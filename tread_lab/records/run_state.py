@@ -24,6 +24,14 @@ SENTENCES: Mapping[str, str] = {  # how an attempt or a run ended
     "exception": "an exception was raised",
     "parent": "the run that it starts from has no weights",
 }
+ADVICE: Mapping[str, str] = {  # how an attempt or a run ended -> remedy
+    "oom": "Lower execution.micro_batch, which keeps the run, and run the sweep again.",
+    "parent": "See why the parent run failed; --retry-failed runs both again.",
+    "failed": "Mend what the traceback names; --retry-failed runs it again.",
+    "diverged": "A result, not run again. Try a lower train.lr in another cell.",
+    "early": "Stopped early: worse than others at the same step. `stop_early: null` turns it off.",
+    "interrupted": "Run the sweep again; it continues from the last checkpoint.",
+}
 ENDED_WELL = ("completed", "interrupted")
 # The last is of CUDA's libraries, which allocate beside torch.
 _NO_MEMORY = (

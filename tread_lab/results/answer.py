@@ -23,7 +23,7 @@ from tread_lab.records.metric_names import (
     delta_column,
     value_text,
 )
-from tread_lab.records.run_state import RunState
+from tread_lab.records.run_state import ADVICE, RunState
 from tread_lab.results.cells import (
     COUNT,
     HIGH,
@@ -60,10 +60,6 @@ from tread_lab.results.texts import (
 NAMED = 2  # cells without a result of one state that are named with their reasons
 FEWER = 0.99  # share of dense's FLOPs, above which dense itself shows what they reach
 ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
-REMEDIES = {
-    RunState.DIVERGED: "Try a lower train.lr.",
-    RunState.FAILED: "Rerun failed cells with --retry-failed.",
-}
 ENDS = [GAP_HELDOUT, GAP_HELDOUT + LOW, GAP_HELDOUT + HIGH]
 
 
@@ -90,7 +86,8 @@ class Answer:
     @property
     def text(self) -> str:
         """All parts in one paragraph."""
-        return _text(self.result, self.certainty, self.cost, *self.more)
+        parts = (self.result, self.certainty, self.cost, *self.more)
+        return " ".join(_lines(*parts).splitlines())
 
 
 def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
@@ -111,14 +108,14 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
         return _no_answer(frame, missing, complete=complete)
     best, of_axes = done.iloc[0], [*_by_axis(frame)]
     first = not complete or 2 * len(done) < len(trials)
-    result = _text(
+    result = _lines(
         missing if first else "",
         *of_axes[: int(complete)],
         _finding(frame, cells, done, complete=complete),
         *_controls(lab, frame, cells, best),
         "" if first else missing,
     )
-    certainty = _text(
+    certainty = _lines(
         _paired(best),
         _rivals(lab, frame, [*done["cell"]], key) if complete and len(done) > 1 else "",
         _chosen(frame, len(done)),
@@ -132,8 +129,8 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     return Answer(result, certainty, cost, tuple(filter(None, more)), str(best["cell"]), better)
 
 
-def _text(*parts: str) -> str:
-    return " ".join(filter(None, parts))
+def _lines(*parts: str) -> str:
+    return "\n".join(filter(None, parts))
 
 
 def _missing(frame: pd.DataFrame, trials: pd.DataFrame, done: int, *, complete: bool) -> str:
@@ -145,7 +142,7 @@ def _missing(frame: pd.DataFrame, trials: pd.DataFrame, done: int, *, complete: 
         for state, own in trials.groupby("state", sort=False)
         if RunState(state).lacks_result
     ]
-    advice = "".join(f" {REMEDIES[state]}" for state in REMEDIES if state in {*trials["state"]})
+    advice = "".join(f" {ADVICE[label]}" for label, *_ in lost if label in ADVICE)
     if len(lost) == 1 and len(lost[0][1]) == len(trials):
         whole = f"all {len(trials)} cells" if len(trials) > 1 else "the only cell"
         return f"No result: {whole} {lost[0][0]} ({lost[0][2]}).{advice}"
@@ -206,9 +203,9 @@ def _finding(
         outcome += f" at 95% {family}"
     none = ""
     if tried > 1 and (done[ENDS[1]] > 0).all():
-        none = f"No cell is as good as {dense}: each is worse by its own interval. "
+        none = f"No cell is as good as {dense}: each is worse by its own interval.\n"
     elif tried > 1 and not (done[ENDS[2]] < 0).any():
-        none = f"No cell is better than {dense}. "
+        none = f"No cell is better than {dense}.\n"
         outcome = outcome.replace(dense, "it")
     return f"{none}{name}{lowest} {outcome}: {result}."
 
@@ -265,7 +262,7 @@ def _by_axis(frame: pd.DataFrame) -> Iterator[str]:
         texts = [f"{at} {value_text(GAP_HELDOUT, *_mean(gaps[at]))}" for at in gaps]
         over = f"95% over {len(gaps)} seeds" if len(gaps) > 1 else "one seed"
         yield (
-            f"By {axis}, {_verdict(losses[means.index], compared)}. Mean gap, averaged over the"
+            f"By {axis}, {_verdict(losses[means.index], compared)}.\nMean gap, averaged over the"
             f" other settings: {', '.join(texts)} ({over})."
         )
     if len(spans) > 1:
@@ -304,7 +301,7 @@ def _paired(best: pd.Series[Any]) -> str:
         )
     return (
         f"One seed, indicative only; use three or more. The interval is over {n} held-out images of"
-        " one pair of runs and does not cover another seed."
+        " one pair of runs: another seed can lie outside."
     )
 
 
@@ -323,8 +320,8 @@ def _chosen(frame: pd.DataFrame, cells: int) -> str:
     """Return from how many cells the best was chosen, and how many more count as tried."""
     chosen = f"The lowest of {cells} was chosen by the same numbers: its gap is optimistic."
     lost = started_cells(frame) - cells
-    too = f"{counted(lost, 'started cell')} without a result {'counts' if lost == 1 else 'count'}"
-    return _text(chosen * (cells > 1), f"{too} too." * (lost > 0))
+    too = f"Tried as well, without a result: {counted(lost, 'cell')}."
+    return _lines(chosen * (cells > 1), too * (lost > 0))
 
 
 def _average(frame: pd.DataFrame, done: pd.DataFrame) -> str:
@@ -382,7 +379,7 @@ def _cost(frame: pd.DataFrame, best: pd.DataFrame) -> str:
         return f"{text}. Dense was given the same FLOPs."
     if share > FEWER:
         return f"{text}."
-    return f"{text}. Dense with as many FLOPs was not run; `match: train_flops` compares it."
+    return f"{text}. Dense with as many FLOPs was not run; match: train_flops compares both."
 
 
 def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:

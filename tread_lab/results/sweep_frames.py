@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from tread_lab.config.errors import UserError, suggest
 from tread_lab.config.units import counted, counts_text
 from tread_lab.records.lab import Lab
 from tread_lab.results.cells import cells_frame
+from tread_lab.results.intervals import t_interval
+from tread_lab.results.ranking import ranking_key
 from tread_lab.results.runs import SweepReader, trials_frame
 
 
@@ -100,3 +103,33 @@ def history_frame(lab: Lab, sweep: str, keys: Collection[str] = ()) -> pd.DataFr
     if unknown := [key for key in keys if logged and key not in logged]:
         raise UserError(f"no key {unknown[0]!r} was logged{suggest(unknown[0], logged)}")
     return frame[frame["key"].isin(keys)].reset_index(drop=True) if keys else frame
+
+
+def versus(lab: Lab, first: str, second: str) -> tuple[str, pd.DataFrame]:
+    """Return the metric of the first sweep, and a row for each cell that both have.
+
+    Columns: name, value (the second sweep's less the first's, a mean over the seeds that both
+    have), low and high of its 95% interval over seeds, seeds and state.
+
+    Raises:
+        UserError: a sweep is unknown or unmeasured, or the two share no cell and metric.
+    """
+    frames = [trials_frame(lab, name) for name in (first, second)]
+    keys = [ranking_key(frame) for frame in frames]
+    metric = keys[0]
+    if metric is None or metric not in frames[1]:
+        raise UserError(
+            f"report: {second} must measure {metric} as {first} does. Try evaluating it."
+        )
+    columns = ["role", "cell", "seed", metric]
+    one, other = (frame[columns].dropna(subset=[metric]) for frame in frames)
+    pairs = one.merge(other, on=["role", "cell", "seed"], suffixes=(":a", ":b"))
+    if pairs.empty:
+        raise UserError(f"report: {first} and {second} must share a measured cell, got none.")
+    pairs["apart"] = pairs[f"{metric}:b"] - pairs[f"{metric}:a"]
+    rows = []
+    for (_, cell), own in pairs.groupby(["role", "cell"], sort=False):
+        values = own["apart"].to_numpy(float)
+        ends = t_interval(values) if len(values) > 1 else (float(values[0]), np.nan, np.nan)
+        rows.append((cell, *ends, len(values), "completed"))
+    return metric, pd.DataFrame(rows, columns=["name", "value", "low", "high", "seeds", "state"])

@@ -13,6 +13,7 @@ from tread_lab.records.run_state import RunState
 from tread_lab.results.cells import COUNT, HIGH, LOW, UNIT
 
 ARROW = "\N{RIGHTWARDS ARROW}"
+UNDECIDED = "cannot be distinguished from it"
 _MOST = 6  # names of a list
 
 
@@ -65,7 +66,7 @@ def outcomes(low: ArrayLike, high: ArrayLike, sign: float) -> dict[str, int]:
     below, above = int((high < 0).sum()), int((low > 0).sum())
     better, worse = (below, above) if sign > 0 else (above, below)
     rest = int(np.isfinite(low).sum()) - better - worse
-    counts = {"better": better, "worse": worse, "cannot be distinguished from it": rest}
+    counts = {"better": better, "worse": worse, UNDECIDED: rest}
     return {outcome: count for outcome, count in counts.items() if count}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,7 +67,8 @@ class BatchRoute:
     def each(self, change: Callable[[Tensor], Tensor]) -> BatchRoute:
         """Return the same route with every tensor changed."""
         tensors = {name: x for name, x in vars(self).items() if isinstance(x, Tensor)}
-        return replace(self, **{name: change(x) for name, x in tensors.items()})
+        changed: dict[str, Any] = {name: change(x) for name, x in tensors.items()}
+        return replace(self, **changed)
 
     def choose(self, x_BND: Tensor) -> None:
         """Write the tokens that a selection by importance keeps of x_BND into `keep_BK`, in place,

@@ -123,11 +123,8 @@ def pins(device: torch.device) -> bool:
 def precisions(device: torch.device) -> tuple[str, ...]:
     """Return the precisions that the device supports natively."""
     if device.type == "cuda":
-        ampere = torch.cuda.get_device_capability(device) >= (8, 0)
-        return AMPERE if ampere else OLDER
-    if device.type == "cpu":
-        return CPU_PRECISIONS
-    return ("fp32",)
+        return AMPERE if torch.cuda.get_device_capability(device) >= (8, 0) else OLDER
+    return CPU_PRECISIONS if device.type == "cpu" else ("fp32",)
 
 
 def check_precision(precision: str, device: torch.device) -> None:
@@ -144,9 +141,8 @@ def check_precision(precision: str, device: torch.device) -> None:
 
 def name(device: torch.device) -> str:
     """Return a readable device name."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{processor()}, {counted(torch.get_num_threads(), 'thread')}"
+    threads = "" if device.type == "cuda" else f", {counted(torch.get_num_threads(), 'thread')}"
+    return f"{model(device)}{threads}"
 
 
 def model(device: torch.device) -> str:

@@ -133,8 +133,8 @@ def attention_kernel(spec: RunSpec, device: torch.device) -> str | None:
         return None
     if by == "flex" and device.type == "cuda" and arithmetic(spec, device.type) != EAGER:
         return "FLEX_ATTENTION"
-    dtype = torch.bfloat16 if by == "bf16" else torch.float32
     shape = 1, m.heads, spec.tokens + spec.text_tokens, m.width // m.heads
+    dtype = torch.bfloat16 if by == "bf16" else torch.float32
     x = torch.empty(shape, dtype=dtype, device=device, requires_grad=True)
     return str(SDPBackend(attend(x, x, x, by=by, product=torch._fused_sdp_choice)).name)
 

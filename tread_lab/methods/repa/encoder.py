@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +23,7 @@ from tread_lab.evaluate.pretrained import (
     check_package,
     load_pretrained,
     network_config,
+    resampled_positions,
     weights_digest,
 )
 from tread_lab.methods.repa.spec import ENCODERS, RepaSpec
@@ -157,7 +157,7 @@ def _patch_tokens(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
     if "interpolate_pos_encoding" in inspect.signature(model.forward).parameters:
         options["interpolate_pos_encoding"] = True
     elif (table := getattr(embeddings, "position_embeddings", None)) is not None:
-        table_1ND = resampled_positions(table.detach(), side)
+        table_1ND = resampled_positions(table.detach(), side, size=(side, side), antialias=True)
         model.embeddings.position_embeddings = nn.Parameter(table_1ND, requires_grad=False)
 
     def features(images_BCHW: Tensor) -> Tensor:
@@ -174,18 +174,6 @@ def normalised(images_BCHW: Tensor, mean: Tensor, deviation: Tensor, size: int) 
     """Return uint8 images as the encoder's input [B, 3, size, size]; values may overshoot."""
     x_BCHW = (images_BCHW.float().expand(-1, 3, -1, -1) / 255 - mean) / deviation
     return F.interpolate(x_BCHW, size=(size, size), mode="bicubic", align_corners=False)
-
-
-def resampled_positions(table_1ND: Tensor, side: int) -> Tensor:
-    """Return a table of positions for a side x side grid; its first row is the class token's."""
-    first_11D, places_1ND = table_1ND[:, :1], table_1ND[:, 1:]
-    old = math.isqrt(places_1ND.shape[1])
-    if old == side:
-        return table_1ND
-    grid_1DHW = places_1ND.mT.reshape(1, -1, old, old).float()
-    options: dict[str, Any] = {"mode": "bicubic", "align_corners": False, "antialias": True}
-    grid_1DHW = F.interpolate(grid_1DHW, size=(side, side), **options)
-    return torch.cat([first_11D, grid_1DHW.flatten(2).mT.to(first_11D.dtype)], dim=1)
 
 
 SHIPPED = ("fashion16-v1",)  # encoders whose weights are part of this package
