@@ -28,7 +28,8 @@ quick: check
 figures: setup
 	for sweep in $(SWEEPS); do \
 	  $(BIN)/tread-lab sweep $$sweep.yaml && $(BIN)/tread-lab figures $$sweep || exit; done
-	$(BIN)/jupyter execute --inplace analysis/notebooks/*.ipynb
+	mkdir -p lab/notebooks && cp analysis/notebooks/*.ipynb lab/notebooks
+	$(BIN)/jupyter execute --inplace lab/notebooks/*.ipynb
 
 # What takes long, too: more seeds of properties, clusters of several nodes, Slurm.
 faults: setup

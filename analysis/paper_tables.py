@@ -26,8 +26,8 @@ SOURCES: Mapping[str, str] = _STORED["sources"]
 PREFACE: str = _STORED["preface"]
 TABLES: Mapping[str, Mapping[str, Any]] = _STORED["tables"]
 TEASER: Mapping[str, list[tuple[float, float]]] = _STORED["teaser"]
-FIG8_TITLE = "DiT-B/2, ImageNet-256 (published)"
-TABLE5_TITLE = "DiT-B/2 (published: dense by DDPM, routed by EDM)"
+FIG8_TITLE = "DiT-B/2, ImageNet-256\n(published)"
+TABLE5_TITLE = "DiT-B/2 (published)\ndense by DDPM, routed by EDM"
 
 
 def table(name: str) -> pd.DataFrame:

@@ -232,7 +232,7 @@ def draw_over_training(found: Curves, ax: style.Axes, *, over: str, legend: bool
     draw_curves(replace(found, rows=found.rows[known]), ax, legend=legend)
     if found.metric.startswith("gap/"):
         ax.axhline(0, color="0.6", linewidth=0.7, zorder=0)
-    ax.locator_params(axis="x", nbins=5)
+    ax.locator_params(axis="x", nbins=4)
     ax.set_xlabel(over)
 
 
@@ -451,8 +451,8 @@ def times_to_equal(records: SweepRecords) -> Iterator[Drawn]:
             height = max(2.4, style.legend_height(len(ours.curves)))
             fig, (left, right) = style.figure(width=style.PAGE, height=height, columns=2)
             draw_time_to_equal(ours, left)
-            stages = "one run a curve" if STEP in frame else "runs of growing length"
+            stages = "one run per curve" if STEP in frame else "runs of growing length"
             left.set_title(records.title(stages))
             draw_time_to_equal(published_time_to_equal(), right)
-            right.set_title("DiT-XL/2, ImageNet-256 (published)")
+            right.set_title("DiT-XL/2, ImageNet-256\n(published)")
             yield Drawn(named("time_to_equal", metric), factors_caption(ours), fig)

@@ -82,7 +82,7 @@ def pareto(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Front:
     if metric_kind(metric).nature != "quality":
         raise UserError(f"{metric} does not measure quality, so it has no Pareto front")
     require_metric(frame, TRAIN_FLOPS)
-    cells = cells_frame(frame)
+    cells = cells_frame(frame[frame["run"] != frame["baseline"]])  # a rate of 0 is the dense run
     return front_of_cells(cells, metric, training_price(cells))
 
 
@@ -135,25 +135,18 @@ def pareto_front(cost: ArrayLike, value: ArrayLike, *, lower: bool = True) -> ND
 
 
 def draw_front(points: Front, ax: style.Axes) -> None:
-    """Draw points with intervals, the front green, numbered and joined by steps; dense runs are
+    """Draw points with intervals, the front green and joined by steps; dense runs are
     diamonds."""
     rows, steps = points.measured, points.ordered
     dense = rows["role"] == "baseline"
     for part, look in (
         (rows[~dense & ~rows["front"]], {"color": style.GREY}),
         (rows[~dense & rows["front"]], {"color": style.GREEN}),
-        (rows[dense], {"color": style.BLACK, "marker": "D", "label": "dense"}),
+        (rows[dense], {"color": style.BLACK, "marker": "D"}),
     ):
         shape: dict[str, Any] = {"marker": "o", "linestyle": "none", "elinewidth": 0.7, **look}
         ax.errorbar(part["cost"], part["value"], style.bars(part), **shape)
     ax.step(steps["cost"], steps["value"], where="post", color=style.GREEN, linewidth=0.8, zorder=0)
-    handles, _ = ax.get_legend_handles_labels()
-    for number, (_, row) in enumerate(steps.iterrows(), 1):
-        at = row["cost"], row["value"]
-        ax.annotate(str(number), at, (3, 3), textcoords="offset points", fontsize=6.5)
-        shape = {"marker": f"${number}$", "color": style.GREEN, "linestyle": "none"}
-        handles.append(style.Line2D([], [], label=style.arrow(row["name"]), **shape))
-    style.legend(ax, handles, inside=0)
     style.value_axis(ax.yaxis, points.metric, rows[NUMBERS])
     style.cost_axis(ax, rows["cost"])
     power = style.power_of_ten(rows["cost"]) if ax.get_xscale() == "linear" else 0
@@ -163,6 +156,8 @@ def draw_front(points: Front, ax: style.Axes) -> None:
     if metric_kind(points.metric).compared == "gap":
         ax.axhline(0, color=style.BLACK, linewidth=0.6, zorder=0)
     _say_endings(points, ax)
+    named = pd.concat([steps, rows[~rows["front"]]])
+    style.name_points(ax, zip(named["cost"], named["value"], named["name"]))
 
 
 def _say_endings(points: Front, ax: style.Axes) -> None:

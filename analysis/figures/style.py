@@ -171,9 +171,9 @@ def centred(values: ArrayLike) -> Normalize:
 
 
 def power_of_ten(values: ArrayLike) -> int:
-    """Return k, a multiple of 3, for which the largest |value| / 10^k is in 1..1000; 0 from 0.5."""
+    """Return k, a multiple of 3, for which the largest |value| / 10^k is in 1..1000; 0 from 0.1."""
     top = _largest(values)
-    return 0 if top == 0 or 0.5 <= top < 1000 else 3 * math.floor(math.log10(top) / 3)
+    return 0 if top == 0 or 0.1 <= top < 1000 else 3 * math.floor(math.log10(top) / 3)
 
 
 def bars(points: pd.DataFrame) -> NDArray[np.float64]:
@@ -294,10 +294,10 @@ def cost_axis(ax: Axes, costs: Iterable[float]) -> None:
         ax.locator_params(axis="x", nbins=4)
 
 
-def legend(ax: Axes, handles: Sequence[Any] | None = None, *, inside: int = MANY) -> None:
-    """Add a legend, inside the axes for up to `inside` entries, else beside them."""
+def legend(ax: Axes, handles: Sequence[Any] | None = None) -> None:
+    """Add a legend, inside the axes for up to `MANY` entries, else beside them."""
     handles = ax.get_legend_handles_labels()[0] if handles is None else handles
-    ax.legend(handles=handles, **(BESIDE if len(handles) > inside else {"loc": "best"}))
+    ax.legend(handles=handles, **(BESIDE if len(handles) > MANY else {"loc": "best"}))
 
 
 def name_ends(ax: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> None:

@@ -159,11 +159,11 @@ class RouteSpec:
         rate: s in [0, 1), the fraction of the N tokens that is routed: floor(s N) of them.
         rate_end: s in the last routed steps, reached from `rate` in `STAGES` equal stages. `None`
             keeps the rate. Inference uses `rate`.
-        selection: what is drawn, uniformly and for every sample anew: `random` tokens, whole `rows`
-            of the token grid (scans need them), equally many tokens of every 2 x 2 window
-            (`structured`, SPRINT's: 1 of 4 stays at .75, 2 at .5; at a rate that is no quarter
-            windows differ by one token), or each token with probability s (`bernoulli`, as SG's
-            text has it: numbers vary). `importance` mixes the draw with the tokens' L1 norms.
+        selection: how tokens are drawn, uniformly for every sample: `random` tokens, whole `rows`
+            of the token grid (required by scans), equally many tokens of every 2 x 2 window
+            (`structured`, as in SPRINT: 1 of 4 stays at 0.75, 2 at 0.5; at other rates windows
+            differ by one token), or each token with probability s (`bernoulli`, as in SG's text:
+            numbers vary). `importance` mixes the draw with the tokens' L1 norms.
         l1: w in [-1, 1] of `importance`: tokens of lowest (1 - |w|) u + |w| m are routed, u being
             uniform and m the L1 norm of a token as it enters the route, scaled to [0, 1] within its
             sample; w < 0 has 1 - m. A positive w keeps large norms, a negative one small norms: the

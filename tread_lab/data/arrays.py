@@ -54,7 +54,7 @@ def write_npy(path: Path, *member: Any) -> None:
     """Write an .npy file from pieces, one at a time in memory.
 
     Raises:
-        DiskFull: there is no room.
+        DiskFull: no space.
     """
     with replacing(path) as temporary, temporary.open("wb") as file:
         _write(file, *member)
@@ -68,7 +68,7 @@ def write_npz(path: Path, members: Mapping[str, Member]) -> None:
         members: name -> shape, type, and an iterator over pieces of the values.
 
     Raises:
-        DiskFull: there is no room.
+        DiskFull: no space.
     """
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name, member in members.items():
@@ -128,7 +128,7 @@ class Parts:
         """Store one batch, whose arrays may have fewer rows than `rows`.
 
         Raises:
-            DiskFull: there is no room; the batches before stay.
+            DiskFull: no space; earlier batches remain.
             Unavailable: another process makes the same rows with other settings.
         """
         self._check_own()

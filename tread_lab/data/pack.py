@@ -83,7 +83,7 @@ def build(
         Busy: another process builds there.
         UserError: the folder cannot be written or has other content, or fewer than two samples are
             undamaged.
-        DiskFull: there is no room; the same call goes on later.
+        DiskFull: no space; call again to continue.
     """
     if (manifest := read_manifest(folder)) is not None:
         _check_equal(folder, manifest.get("made_with", {}), plan)
@@ -179,7 +179,7 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
 
     Raises:
         UserError: an unreadable sample, packed latents as input, or a folder with other content.
-        DiskFull: there is no room; the same call goes on later.
+        DiskFull: no space; call again to continue.
     """
     if source == "latents":
         raise UserError(f"{path}: is packed already. Try `unzip` for an .npz.")

@@ -102,7 +102,7 @@ METRIC_KINDS: dict[str, MetricKind] = {
         "training FLOPs with those of the runs that a run starts from",
     ),
     SAMPLE_FLOPS: _cost(
-        "FLOPs an image",
+        "FLOPs per image",
         "FLOP",
         "of a generated image: all calls of the solver, with guidance and routes",
     ),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
+import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.text import Text
 
 from tests.synthetic import train_gap
-from tread_lab.analysis.figures.loss_gap import (
-    gap_over_steps,
-)
+from tread_lab.analysis.figures import style
+from tread_lab.analysis.figures.loss_gap import StepGaps, draw_gap_over_steps, gap_over_steps
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_state import RunState
 from tread_lab.results import NO_RESULT, history_frame
@@ -38,3 +41,16 @@ def test_loss_gap_averages_all_seeds(paper_frame: pd.DataFrame, history: pd.Data
     assert "0->4 s=0.5" not in {gap.name for gap in gap_over_steps(lost, history)}
     baseline = paper_frame[paper_frame["role"] == "baseline"]["run"].iloc[0]
     assert gap_over_steps(paper_frame, history[history["run"] != baseline]) == []
+
+
+def test_names_of_close_curves_do_not_overlap() -> None:
+    ends = [0.0, 0.001, 0.0011, 0.0012, 0.0012, 0.009]
+    curves = [
+        StepGaps(f"0->{k}", k, np.array([1, 2]), np.array([0, end])) for k, end in enumerate(ends)
+    ]
+    fig, (ax,) = style.figure()
+    draw_gap_over_steps(curves, ax)
+    fig.draw_without_rendering()
+    boxes = [Text.get_window_extent(text) for text in ax.texts]  # without lines to the curves
+    assert len(boxes) == len(ends)
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
