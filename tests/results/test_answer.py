@@ -67,13 +67,13 @@ ONE_LEFT = {(2, 8): "diverged", (5, 8): "diverged"}
 LOST = {  # how runs ended -> whether all cells have, and what the result begins or ends with
     ((((0, 4), 1), "diverged"), ((5, 8), "stopped")): (
         "1 of 3 cells has a result; 1 diverged (0→4 s=0.5 seed 1: diverged on purpose);"
-        " 1 stopped early (5→8 s=0.5 seed 0, 1: stopped on purpose). A result, not run again. Try"
+        " 1 stopped early (5→8 s=0.5 seed 0, 1: stopped on purpose). An outcome, not run again. Try"
         " a lower train.lr in another cell.\n",
         "Tried as well, without a result: 2 cells.",
     ),
     (*ONE_LEFT.items(), ((0, 4), "diverged")): ("No result: all 3 cells diverged (0→4 s=0.5", ""),
     ((None, "failed"),): ("There is nothing to compare with. 6 trials completed, but the", ""),
-    ((None, "interrupted"),): ("There is no answer yet.", "0 of 3 cells have a result so far"),
+    ((None, "interrupted"),): ("There is no answer yet.\n0 of 3 cells have a result so far.", ""),
     (((0, 4), "interrupted"),): (
         "2 of 3 cells have a result so far.\nProvisional, best so far: 2→8 s=0.5, lowest of 2,"
         " 2 of 2 seeds in; by its own interval alone it is better than dense",

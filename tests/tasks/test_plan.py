@@ -10,6 +10,7 @@ import pytest
 
 from tests.tasks.conftest import FIXED, INLINE, PROBE, SMALL, SWEPT, Answer, Command, trials
 from tread_lab.records.lab import Lab
+from tread_lab.results.answer import answer
 
 Sweep = Callable[..., Answer]
 
@@ -146,3 +147,4 @@ def test_precision_and_rate_are_compared_within_each_precision(run_sweep: Sweep,
     assert beside["seed"].tolist() == own["seed"].tolist()
     difference = own["heldout/loss"].to_numpy() - beside["heldout/loss"].to_numpy()
     assert own["gap/heldout"].to_numpy() == pytest.approx(difference, abs=1e-6)
+    assert answer(lab, frame).result.startswith("By precision, ")

@@ -138,9 +138,9 @@ def _missing(frame: pd.DataFrame, trials: pd.DataFrame, done: int, *, complete: 
     if done == len(trials):
         return ""
     lost = [
-        (RunState(state).label, own, _reasons(frame, own["cell"], str(state)))
+        (RunState(str(state)).label, own, _reasons(frame, own["cell"], str(state)))
         for state, own in trials.groupby("state", sort=False)
-        if RunState(state).lacks_result
+        if RunState(str(state)).lacks_result
     ]
     advice = "".join(f" {ADVICE[label]}" for label, *_ in lost if label in ADVICE)
     if len(lost) == 1 and len(lost[0][1]) == len(trials):
@@ -288,7 +288,7 @@ def _mean(values: pd.Series[float]) -> tuple[float, float, float]:
     """Return the mean over seeds with the ends of its interval, NaN of one seed."""
     if len(values) < 2:
         return float(values.iloc[0]), np.nan, np.nan
-    return t_interval(values.to_numpy(float))
+    return t_interval(values.to_numpy(np.float64))
 
 
 def _paired(best: pd.Series[Any]) -> str:
@@ -379,7 +379,7 @@ def _cost(frame: pd.DataFrame, best: pd.DataFrame) -> str:
         return f"{text}. Dense was given the same FLOPs."
     if share > FEWER:
         return f"{text}."
-    return f"{text}. Dense with as many FLOPs was not run; match: train_flops compares both."
+    return f"{text}. Dense with as many FLOPs was not run; set match: train_flops for that."
 
 
 def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:
@@ -404,8 +404,8 @@ def _no_answer(frame: pd.DataFrame, missing: str, *, complete: bool) -> Answer:
     if not alone.empty:
         reason = str(alone["reason"].iloc[0]).replace("its baseline", "the baseline")
         why = f"{counted(len(alone), 'trial')} completed, but {reason}."
-        return Answer(f"There is nothing to compare with. {why}", missing)
+        return Answer(_lines(f"There is nothing to compare with. {why}", missing))
     if missing.startswith("No result"):
         return Answer(missing)
     none = "There is no answer." if complete else "There is no answer yet."
-    return Answer(f"{none} No trial has finished with a paired loss.", missing)
+    return Answer(_lines(none, missing or "No trial is compared with a baseline."))
