@@ -157,13 +157,13 @@ def test_padded_batch_equals_a_short_one(
         drawn.append(len(x_BCHW))
         return original(samples, x_BCHW)
 
+    shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
     monkeypatch.setattr(drawing, "pixels", watched)
     monkeypatch.setattr(drawing, "arithmetic", lambda *run: "compiled")
     metrics = evaluate(folder, SPEC, CPU, cache=folder.cache)
     place = folder.evaluation(SPEC).path
     assert (metrics, (place / "samples.npz").read_bytes()) == whole
     assert drawn == [64] * 5
-    shutil.rmtree(place)
 
 
 def test_writer_keeps_order_and_raises_at_the_next_batch(tmp_path: Path) -> None:
