@@ -285,7 +285,6 @@ def progress(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> dict[str, Any]:
     rows = runs[runs["state"] == RunState.RUNNING].head(RUNNING)
     return {
         "counts": [(state, count) for state, count in counts.most_common() if count],
-        "total": sum(counts.values()),
         "times": "; ".join(times),
         "running": [
             {

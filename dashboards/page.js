@@ -137,10 +137,9 @@ function save(table) {
   const rows = all("tr", table).filter((row) => !row.hidden);
   const text = rows.map((row) => [...row.cells].map(quote).join(",")).join("\r\n");
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  link.href = `data:text/csv;charset=utf-8,${encodeURIComponent(text)}`;
   link.download = `${document.title}.csv`;
   link.click();
-  URL.revokeObjectURL(link.href);
 }
 
 // Events --------------------------------------------------------------------
@@ -155,11 +154,10 @@ document.addEventListener("click", (event) => {
   else if (head && head.closest("table[id]")) {
     const up = head.getAttribute("aria-sort") === "ascending";
     sort(head.closest("table"), head.cellIndex, up ? -1 : 1);
-  } else if (row) select(Number(row.dataset.cell), event.shiftKey);
-});
-
-document.addEventListener("mousedown", (event) => {
-  if (event.shiftKey && event.target.closest("[data-cell]")) event.preventDefault();
+  } else if (row) {
+    if (event.shiftKey) getSelection().removeAllRanges();
+    select(Number(row.dataset.cell), event.shiftKey);
+  }
 });
 
 document.addEventListener("input", (event) => {

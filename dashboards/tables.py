@@ -29,7 +29,6 @@ from tread_lab.results.ranking import BUSY, formatted, ranking
 
 COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, STEP_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU)
 TIMES = (TRAIN_SECONDS, STEP_SECONDS, IMAGES_PER_S)  # of which disturbed cells have no fact
-TIMES_SIGN = "\N{MULTIPLICATION SIGN}"
 STEPS, STEP_FLOPS = "cost/steps", "cost/step_flops"
 BESIDE = 3  # metrics beside that of the ranking
 FAILURES = 200  # rows
@@ -94,8 +93,7 @@ def cost_table(frame: pd.DataFrame) -> Table | None:
         if metric == TRAIN_FLOPS:
             for head, cost in (("FLOPs", STEP_FLOPS), ("measured", STEP_SECONDS)):
                 speeds = (1 / over_dense(frame, cost)).reindex(pairs)
-                told = [ratio(x) + TIMES_SIGN if x > 0 else "" for x in speeds]
-                texts[f"speed-up, {head}"] = told
+                texts[f"speed-up, {head}"] = [f"{ratio(x)}\u00d7" * (x > 0) for x in speeds]
     texts["speed-up, measured"] = texts["speed-up, measured"].mask(cells["disturbed"], BUSY)
     return table(texts)
 

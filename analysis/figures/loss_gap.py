@@ -201,7 +201,7 @@ def steps_caption(curves: Sequence[StepGaps]) -> str:
     if first is not last:
         gap = number(last.gaps[-1], signed=True)
         then = "" if first.steps[-1] == last.steps[-1] else f" at step {last.steps[-1]}"
-        other = f", the {kinds[1]} ({routed(last.name)}) at {gap}{then}"
+        other = f"; {kinds[1]} ({routed(last.name)}) {gap}{then}"
     gap, name = number(first.gaps[-1], signed=True), routed(first.name)
     return STEPS.format(step=first.steps[-1], kind=kinds[0], name=name, gap=gap, other=other)
 

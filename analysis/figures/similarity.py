@@ -68,11 +68,12 @@ def read_similarity(run: RunFolder, evaluation: str) -> Similarity | None:
 
 
 def similarities(lab: Lab, frame: pd.DataFrame) -> list[Similarity]:
-    """Return the matrices of all completed runs of a frame, dense ones first; one seed a route.
+    """Return the matrices of completed dense and routed runs, dense first, one seed per route.
 
     All are of one evaluation.
     """
-    completed = frame[frame["state"] == "completed"].drop_duplicates(["role", "cell"])
+    completed = frame[(frame["state"] == "completed") & (frame["role"] != "control")]
+    completed = completed.drop_duplicates(["role", "cell"])
     ordered = completed.sort_values(["length", "start"], kind="stable")
     runs = [lab.run(run) for run in ordered["run"].drop_duplicates()]
     evaluation = common_evaluation(runs, frame.attrs.get("evaluations", ()))

@@ -1,8 +1,13 @@
-"""Every notebook runs on a finished sweep; the stored ones tell nothing of the machine."""
+"""Every notebook runs on a finished sweep; stored outputs have the numbers of the documentation.
+
+TREAD_LAB_STORED=LAB, a lab with the sweeps of `make figures`, compares all stored texts with a new
+execution.
+"""
 
 from __future__ import annotations
 
 import base64
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +19,9 @@ from tests.synthetic import Synthetic, small, write_sweep
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
-PATHS = sorted((Path(__file__).parents[2] / "analysis" / "notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).parents[2]
+PATHS = sorted((ROOT / "analysis" / "notebooks").glob("*.ipynb"))
+README = ROOT / "README.md"
 
 
 def shown(notebook: Any, kind: str) -> list[str]:
@@ -26,7 +33,7 @@ def shown(notebook: Any, kind: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The notebooks after they ran, all in one kernel, on a lab with the sweeps they ask for."""
+    """The notebooks executed in one kernel on a synthetic lab."""
     root = tmp_path_factory.mktemp("notebooks")
     write_sweep(root, Synthetic(name="route_placement", states=ENDINGS, pictures=True))
     write_sweep(root, small(name="selection_rate", routes=((2, 8),), rates=(0.25, 0.5, 0.75)))
@@ -35,7 +42,13 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     budgets = {"routes": ((2, 8),), "budgets": (100, 200, 400), "guided": True}
     write_sweep(root, small(name="over_training", **budgets))
     write_sweep(root, small(name="guidance", routes=((2, 8),), guided=True))
+    return execute_all(root)
+
+
+def execute_all(root: Path) -> dict[str, Any]:
+    """Execute the notebooks whose sweeps are in a lab."""
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in PATHS}
+    notebooks = {name: one for name, one in notebooks.items() if has_sweep(root, one)}
     client = nbclient.NotebookClient(nbformat.v4.new_notebook(), kernel_name="python3", timeout=300)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TREAD_LAB_ROOT", str(root))
@@ -46,6 +59,32 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
                 for index, cell in enumerate(notebook.cells):
                     client.execute_cell(cell, index)
     return notebooks
+
+
+def has_sweep(root: Path, notebook: Any) -> bool:
+    asked = re.search(r'open_sweep\("(\w+)"\)', notebook.cells[1].source)
+    return asked is None or (root / "sweeps" / asked[1]).exists()
+
+
+@pytest.mark.skipif("TREAD_LAB_STORED" not in os.environ, reason="names no lab to execute on")
+def test_stored_texts_equal_a_new_execution() -> None:
+    fresh = execute_all(Path(os.environ["TREAD_LAB_STORED"]))
+    assert "fig8_route_placement" in fresh
+    for path in PATHS:
+        stored = nbformat.read(path, as_version=4)
+        for kind in ("text", "text/markdown") if path.stem in fresh else ():
+            old, new = ("".join(shown(one, kind)) for one in (stored, fresh[path.stem]))
+            assert old == new, path.stem
+
+
+def test_stored_gaps_are_those_of_the_readme() -> None:
+    gaps = re.findall(r"^ \d+ +(\d+)->(\d+) s=0.5 +(\S+ ± \S+)", README.read_text(), re.M)
+    assert len(gaps) == 2
+    stored = {path.stem: nbformat.read(path, as_version=4) for path in PATHS}
+    (placement,) = shown(stored["fig8_route_placement"], "text")
+    (data,) = shown(stored["table4_data"], "text")
+    for (start, end, gap), said in zip(gaps, (placement, data)):
+        assert f"{start}\N{RIGHTWARDS ARROW}{end}" in said and gap in said
 
 
 @pytest.mark.slow

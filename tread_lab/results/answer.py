@@ -288,7 +288,7 @@ def _mean(values: pd.Series[float]) -> tuple[float, float, float]:
     """Return the mean over seeds with the ends of its interval, NaN of one seed."""
     if len(values) < 2:
         return float(values.iloc[0]), np.nan, np.nan
-    return t_interval(values.to_numpy(np.float64))
+    return t_interval(np.asarray(values, dtype=np.float64))
 
 
 def _paired(best: pd.Series[Any]) -> str:
