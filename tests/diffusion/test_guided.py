@@ -17,6 +17,7 @@ from tests.methods.test_bypasses import MODEL
 from tread_lab import draws
 from tread_lab.config import EDMSpec, FlowSpec, RunSpec, SamplerSpec, decode
 from tread_lab.config.guidance import routes_taken
+from tread_lab.config.routes import SELECTIONS
 from tread_lab.diffusion import build_process
 from tread_lab.diffusion.generate import ImageRoutes
 from tread_lab.diffusion.guided import Branch, Denoiser, predictions
@@ -129,7 +130,7 @@ def test_guidance_acts_within_its_interval_alone(process: EDMSpec | FlowSpec) ->
     assert not torch.equal(gated, whole) and not torch.equal(gated, plain)
 
 
-DITS = [("DiT-4x16x2/2", s) for s in ("random", "rows", "structured", "bernoulli")]
+DITS = [("DiT-4x16x2/2", s) for s in SELECTIONS.built_in]
 SCANS = [("RWKV-4x16/2", "rows"), ("Mamba-4x16/2", "rows")]
 
 
