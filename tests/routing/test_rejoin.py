@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tread_lab import draws
 from tread_lab.config import ReEntrySpec, RouteSpec, decode
 from tread_lab.routing import BatchRoute, Return, draw_routing, run_blocks, select
-from tread_lab.routing.rejoin import gather_tokens
+from tread_lab.routing.rejoin import gather_tokens, scatter_tokens
 
 B, N, D, DEPTH = 3, 16, 8, 10
 Route = tuple[int, int]
@@ -146,3 +146,18 @@ def test_routed_tokens_pass_gradients_unchanged(selection: str) -> None:
     (grad,) = torch.autograd.grad(out[routed].sum(), x)
     assert torch.equal(grad[routed], torch.ones_like(grad[routed]))
     assert torch.equal(grad[~routed], torch.zeros_like(grad[~routed]))
+
+
+@pytest.mark.parametrize("strided", [False, True])
+def test_rows_equal_elementwise_gather_and_scatter(*, strided: bool) -> None:
+    """Bitwise, gradients included, whatever the strides."""
+    x_BND = inputs()[0]
+    x_BND = (x_BND.mT.contiguous().mT if strided else x_BND).requires_grad_()
+    keep_BK = routing_of((0, 1))[0].keep_BK
+    index_BKD = keep_BK[:, :, None].expand(-1, -1, D)
+    gathered = [gather_tokens(x_BND, keep_BK), x_BND.gather(1, index_BKD)]
+    rejoined = [scatter_tokens(x_BND, 2 * gathered[0], keep_BK)]
+    rejoined.append(x_BND.scatter(1, index_BKD, 2 * gathered[1]))
+    gradients = [torch.autograd.grad(out.square().sum(), x_BND)[0] for out in rejoined]
+    for mine, theirs in (gathered, rejoined, gradients):
+        assert torch.equal(mine, theirs)
