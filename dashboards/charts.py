@@ -162,7 +162,6 @@ def _map(
         z=grid("value").to_numpy(float),
         text=grid("text").fillna("").to_numpy(str),
         texttemplate="%{text}",
-        textfont={"size": 11},
         customdata=grid("number").to_numpy(object),
         hovertext=grid("told").fillna("").to_numpy(str),
         hoverinfo="text",

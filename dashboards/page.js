@@ -25,7 +25,7 @@ function themed(layout) {
   }
   look.shapes = (look.shapes || []).map((shape) => ({
     ...shape,
-    line: { color: ink, ...shape.line },
+    line: { color: colour("--frame"), ...shape.line },
   }));
   return look;
 }
@@ -35,6 +35,8 @@ function draw(plot) {
   for (const trace of data) {
     const dark = trace.line && trace.line.dash === "dash" && !trace.line.color;
     if (dark) trace.line.color = colour("--ink");
+    const cell = trace.texttemplate && (plot.clientWidth - 170) / trace.x.length; // pixels
+    if (cell) trace.textfont = { size: Math.min(11, cell / 3.2) };
   }
   const canvas = plot.querySelector("div") || plot.appendChild(document.createElement("div"));
   const modeBarButtons = [["toImage", "zoom2d", "pan2d", "resetScale2d"]];

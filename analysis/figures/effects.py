@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,13 +12,20 @@ from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.points import (
     NUMBERS,
     Drawn,
+    Points,
     SweepRecords,
     cell_points,
     named,
     sample_metrics,
 )
 from tread_lab.config.labels import without_axis
-from tread_lab.records.metric_names import MINUS, delta_column, metric_label, value_text
+from tread_lab.records.metric_names import (
+    MINUS,
+    delta_column,
+    metric_kind,
+    metric_label,
+    value_text,
+)
 from tread_lab.results import (
     cells_frame,
     of_baseline,
@@ -115,18 +123,20 @@ def caption(ways: pd.DataFrame, metric: str) -> str:
     return " ".join(parts)
 
 
-def cell_gaps(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return every cell in plan order with its difference to the baseline, averaged over seeds.
+def cell_gaps(frame: pd.DataFrame, metric: str) -> Points:
+    """Return trials and controls with their differences to the baseline, averaged over seeds.
 
-    Rows are those of `Points`.
+    The best stands first; cells without a number stand last.
 
     Raises:
         UserError: no such metric.
     """
     require_metric(frame, metric)
-    trials = with_delta(frame, metric)
-    cells = cells_frame(trials[trials["role"] == "trial"])
-    return cell_points(cells, delta_column(metric)).rows
+    rows = with_delta(frame, metric)
+    others = rows[(rows["role"] != "baseline") & (rows["run"] != rows["baseline"])]
+    points = cell_points(cells_frame(others), delta_column(metric))
+    values = (metric_kind(points.metric).sign or 1) * points.rows["value"]
+    return replace(points, rows=points.rows.loc[values.sort_values(kind="stable").index])
 
 
 def draw_cell_gaps(gaps: pd.DataFrame, metric: str, ax: style.Axes) -> None:
@@ -155,12 +165,16 @@ def draw_cell_gaps(gaps: pd.DataFrame, metric: str, ax: style.Axes) -> None:
 def cells(records: SweepRecords) -> Iterator[Drawn]:
     """Draw all cells of the sweep."""
     for metric in records.compared:
-        gaps = cell_gaps(records.frame, metric)
-        if gaps["value"].notna().sum() > 1:
+        points = cell_gaps(records.frame, metric)
+        if len(points.measured) > 1:
+            gaps = points.rows
             lines = sum(style.arrow(name).count("\n") + 1 for name in gaps["name"])
             fig, (ax,) = style.figure(width=style.PAGE, height=0.8 + 0.16 * lines)
             draw_cell_gaps(gaps, metric, ax)
-            caption = "Every cell of the sweep; a dot is hollow where its 95% interval holds zero."
+            over = f" Intervals: {points.measured_as}." if points.measured_as else ""
+            caption = (
+                "Cells beside dense; a dot is hollow where its 95% interval holds zero." + over
+            )
             yield Drawn(named("cells", metric), caption, fig)
 
 

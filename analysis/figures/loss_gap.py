@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
@@ -152,7 +151,7 @@ def step_looks(curves: Sequence[StepGaps]) -> Iterator[tuple[StepGaps, str, str]
     last, lengths = max(1, len(curves) - 1), [curve.length for curve in curves]
     for k, curve in enumerate(curves):
         dashes = ("-", "--", ":", "-.")[lengths[:k].count(curve.length) % 4]
-        yield curve, dashes, to_hex(style.SEQUENTIAL(0.85 * k / last))
+        yield curve, dashes, style.shade(0.85 * k / last)
 
 
 def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:

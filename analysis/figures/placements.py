@@ -236,7 +236,7 @@ def draw_route_spans(
     scale = places.rows["value"] if scale is None else scale
     _draw_boxes(ax, places, boxes, scale, edge=style.GREY, width=0.4)
     latest_end = depth - MARGIN
-    ax.axvline(latest_end + 0.5, color=style.BLACK, linewidth=0.8, linestyle="--", zorder=5)
+    ax.axvline(latest_end + 0.5, color=style.BLACK, linewidth=0.8, linestyle="--", zorder=3)
     ax.set_xlim(-0.5, depth - 0.5)
     rows = [low + 0.38 for _, low, _, _ in boxes]
     ax.set_ylim(rows[-1] + 0.6, -0.6)
@@ -257,16 +257,20 @@ def _draw_boxes(
 ) -> None:
     """Draw a box for each route, coloured by its value; routes without one hatched and lettered.
 
-    The best is outlined, and a dot near the right end says that the interval holds zero. A value
+    The best is outlined, a dot near the right end says that the interval holds zero, and a number
+    in italics is of a route without a run. A value
     that its span has no room for stands beside it.
     """
     power, norm = style.power_of_ten(scale), style.centred(scale)
     colours = style.DIFFERENCES[metric_kind(places.metric).sign]
     rows, best = places.rows, places.rows.index == places.best
     texts = style.signed(rows["value"].to_numpy() / 10.0**power)
-    facts = zip(rows["state"], rows["value"], texts, style.holds_zero(rows), best)
+    guessed = rows.get("seeds", pd.Series(1, rows.index)) == 0
+    slant = np.where(guessed, "italic", "normal")
+    facts = zip(rows["state"], rows["value"], texts, style.holds_zero(rows), best, slant)
     narrow = len({across for _, _, across, _ in boxes}) > 1  # spans
-    for (left, low, across, up), (state, value, text, undecided, is_best) in zip(boxes, facts):
+    for (left, low, across, up), fact in zip(boxes, facts):
+        state, value, text, undecided, is_best, slanted = fact
         look = style.STATE_LOOKS.get(state)
         fill = (1.0, 1.0, 1.0) if look else colours(norm(value))
         colour, thickness = (style.GREY, 0.5) if look else (edge, width)
@@ -280,6 +284,7 @@ def _draw_boxes(
             ink, at = style.BLACK, left + 1.4
         plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.7} if look else None
         said: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 5.5, "zorder": 4}
+        said["fontstyle"] = slanted
         ax.text(at, low + up / 2, look.letter if look else text, color=ink, bbox=plate, **said)
         if undecided:
             style.mark_zero(ax, left + across - 0.14, low + 0.2 * up, style.ink_on(fill))

@@ -125,7 +125,7 @@ def maps(records: SweepRecords) -> Iterator[Drawn]:
         draw_route_grid(raw, left, scale=scale)
         draw_route_grid(found, right, scale=scale)
         left.set_title(f"measured; {baseline_title(frame, GAP_HELDOUT)}".split("\n")[0])
-        right.set_title("smooth map, also of routes without a run")
+        right.set_title("smooth map; italics: routes without a run")
         draw_legend([raw, found], fig)
         caption = f"Measured: {best_route(raw)} Smooth map: {found.caption}"
         title = f"smooth_map-{found.title}" if found.title else "smooth_map"

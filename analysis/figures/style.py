@@ -17,7 +17,7 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm, to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
@@ -205,6 +205,11 @@ def value_axis(axis: Axis, metric: str, values: ArrayLike) -> None:
 
 
 _ZERO: dict[str, Any] = {"marker": ".", "markersize": 3, "linestyle": "none"}
+
+
+def shade(share: float) -> str:
+    """Return a sequential colour as `#rrggbb`; 0 is the darkest."""
+    return to_hex(SEQUENTIAL(share))
 
 
 def holds_zero(points: pd.DataFrame) -> pd.Series[bool]:

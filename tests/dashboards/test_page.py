@@ -13,8 +13,9 @@ from tread_lab.config import UserError
 from tread_lab.dashboards.contents import contents, page_file, versus_file
 from tread_lab.dashboards.search import search_charts, study_of
 from tread_lab.dashboards.server import Pages, sweep_line
+from tread_lab.dashboards.tables import cost_table
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import GAP_HELDOUT
+from tread_lab.records.metric_names import GAP_HELDOUT, STEP_SECONDS
 from tread_lab.results import ranking_key, trials_frame
 from tread_lab.results.sweep_frames import versus
 
@@ -55,6 +56,33 @@ def test_a_sweep_without_results_shows_losses(tmp_path: Path) -> None:
     found = contents(lab, "placement")
     assert [chart.title for chart in found["charts"]] == ["Training loss"]
     assert found["ranking"] is None and "no answer yet" in found["answer"].result
+
+
+@pytest.mark.parametrize(
+    ("gap", "use"),
+    [(-0.01, "Train 0→4 s=0.5, the best"), (0.01, "No cell is better than dense. Train dense")],
+)
+def test_commands_train_dense_unless_a_cell_is_better(gap: float, use: str, tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(heldout=lambda route: gap + 1e-4 * route[0]))
+    repeat = contents(lab, "placement")["repeat"]
+    assert repeat["use"].startswith(use)
+    assert ("--route" in repeat["winner"]) == (gap < 0)
+    assert "not recorded" in repeat["how"] and "tread-lab train run.yaml" in repeat["commands"]
+
+
+def test_speed_ups_agree_with_seconds_beside_them(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
+    frame = trials_frame(lab, "placement")
+    frame[STEP_SECONDS] *= 1 + frame["seed"] * (frame["role"] == "trial")
+    shown = cost_table(frame)
+    assert shown is not None
+    at, seconds = (shown.heads.index(head) for head in ("speed-up, measured", "seconds a step"))
+    of_step = [float(row[seconds].removesuffix(" s")) for row in shown.rows]
+    assert [float(row[at][:-1]) for row in shown.rows] == pytest.approx(
+        [of_step[0] / own for own in of_step], abs=0.006
+    )
+    busy = cost_table(frame.assign(disturbed=True))
+    assert busy is not None and {row[at] for row in busy.rows} == {"disturbed"}
 
 
 def test_a_search_has_optunas_pictures(paper_lab: Lab) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.synthetic import small, with_provenance, write_sweep
-from tread_lab.records.caveats import mixed_runs, mixtures
+from tread_lab.records.caveats import made_otherwise, mixed_runs, mixtures
 from tread_lab.records.lab import Lab
 from tread_lab.results import trials_frame
 
@@ -37,9 +37,17 @@ def test_differences_name_digests_and_runs(
 ) -> None:
     for run, attempts in made.items():
         for fingerprint in attempts:
-            lab.run(run).open_attempt(fingerprint=fingerprint)
+            code = f"{run}-dirty" if run == "b2" else run
+            lab.run(run).open_attempt(fingerprint=fingerprint, origin={"code": code})
     assert mixtures(lab, made) == [f"not one comparison: {line}" for line in said]
     assert mixed_runs(lab, made) == mixed
+    (line,) = made_otherwise(lab, made)
+    assert line.endswith(
+        "commits: "
+        + ", ".join(["a1", "b2-dirty", "c3"][: len(made)])
+        + "; code had uncommitted changes"
+    )
+    assert [*mixtures(lab, made)] == line.split("; ")[:-2] and not made_otherwise(lab, ["a1"])
 
 
 def test_numbers_under_two_decoders_never_stand_in_one_table_unmarked(tmp_path: Path) -> None:

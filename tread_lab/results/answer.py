@@ -120,7 +120,9 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
         _rivals(lab, frame, [*done["cell"]], key) if complete and len(done) > 1 else "",
         _chosen(frame, len(done)),
     )
-    of_all = (_compared(done), _average(frame, done), *_equivalent(frame, done))
+    counts, over = outcomes(done[ENDS[1]], done[ENDS[2]], 1), measured_as(done, GAP_HELDOUT)
+    compared = outcomes_text(counts, "cells", over) * bool(counts and len(done) > 1)
+    of_all = (compared, _average(frame, done), *_equivalent(frame, done))
     more = [*of_axes[int(complete) :], *of_all]
     if key == HELDOUT_LOSS:
         more.append("Baselines differ between cells, which are ranked by held-out loss.")
@@ -332,14 +334,6 @@ def _average(frame: pd.DataFrame, done: pd.DataFrame) -> str:
         return ""
     interval = interval_text(GAP_HELDOUT, *_mean(apart), over=f"95% over {len(apart)} seeds")
     return f"Averaged over the {len(done)} cells: {interval}."
-
-
-def _compared(done: pd.DataFrame) -> str:
-    """Return how many cells differ from dense, each by its own interval."""
-    counts = outcomes(done[ENDS[1]], done[ENDS[2]], 1)
-    if len(done) < 2 or not counts:
-        return ""
-    return outcomes_text(counts, "cells", measured_as(done, GAP_HELDOUT))
 
 
 def _equivalent(frame: pd.DataFrame, done: pd.DataFrame) -> Iterator[str]:
