@@ -59,10 +59,10 @@ class Smoothed(Points):
         most = counted(int(own["seeds"].max()), "seed")
         return (
             f"Gaussian process over start, end and rate, here with {len(own)} measured routes of up"
-            f" to {most}: {lowest['name']} has the lowest posterior mean of these,"
+            f" to {most}; numbers are posterior means. {lowest['name']} has the lowest of these,"
             f" {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Under this"
-            f" model the lowest of all measured cells is, with probability: {joined(chances)}."
-            + f" Untested guess without a run: {joined(guess)}."
+            f" model the probability of being the lowest measured cell is: {joined(chances)}."
+            + f" Of being the lowest of all, without a run: {joined(guess)}."
             * bool(guess)
         )
 
