@@ -132,7 +132,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "answer": found,
         "warnings": [
             *made_otherwise(lab, runs["run"]),
-            *without_baseline(frame),
+            *filter(None, ["; ".join(without_baseline(frame))]),
             *left_note(frame.attrs["left"]),
         ],
         "progress": progress(lab, frame, plan),

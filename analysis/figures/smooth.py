@@ -60,9 +60,9 @@ class Smoothed(Points):
         return (
             f"Gaussian process over start, end and rate, here with {len(own)} measured routes of up"
             f" to {most}; numbers are posterior means. {lowest['name']} has the lowest of these,"
-            f" {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Under this"
-            f" model the probability of being the lowest measured cell is: {joined(chances)}."
-            + f" Of being the lowest of all, without a run: {joined(guess)}."
+            f" {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Probability"
+            f" of being the lowest measured cell: {joined(chances)}."
+            + f" Of routes without a run, of being the lowest of all: {joined(guess)}."
             * bool(guess)
         )
 

@@ -424,7 +424,9 @@ def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> s
     if not math.isclose(float(best[HELDOUT_LOSS]) - loss, gap, abs_tol=ROUNDING * loss):
         return ""  # of other images or levels than the gap
     share = f"{number(100 * abs(gap / loss))}% {'less' if gap < 0 else 'more'}"
-    return f"{share} than dense's" if own == text else f"{own} against dense's {text}, {share}"
+    if own.partition(" ")[0] == text.partition(" ")[0]:  # the spread over seeds hides the gap
+        return f"{share} than dense's"
+    return f"{own} against dense's {text}, {share}"
 
 
 def _no_answer(frame: pd.DataFrame, missing: str, *, complete: bool) -> Answer:
