@@ -26,7 +26,6 @@ from tread_lab.config.units import duration, quantity, span
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart, Numbers
 from tread_lab.dashboards.panel import curve, panel
-from tread_lab.dashboards.repetition import repetition
 from tread_lab.dashboards.search import search_charts
 from tread_lab.dashboards.tables import cost_table, failures, ranking_table, table
 from tread_lab.records.caveats import left_note, made_otherwise
@@ -53,6 +52,7 @@ from tread_lab.results import (
 )
 from tread_lab.results.answer import Answer, answer
 from tread_lab.results.sweep_frames import versus
+from tread_lab.sweep.repetition import repetition
 
 HERE = Path(__file__).parent
 _TEMPLATES = Environment(

@@ -11,7 +11,7 @@ import pandas as pd
 
 from tread_lab.analysis.figures.points import quality_metrics
 from tread_lab.analysis.figures.samples import how_drawn
-from tread_lab.analysis.figures.similarity import Similarity, common_evaluation, read_similarity
+from tread_lab.analysis.figures.similarity import common_evaluation, read_similarity
 from tread_lab.config.fields import dotted
 from tread_lab.config.routes import RouteSpec
 from tread_lab.dashboards import charts
@@ -32,6 +32,7 @@ from tread_lab.results import cells_frame, intervals_over, result_texts, routed,
 from tread_lab.results.ranking import BUSY
 
 POINTS = 200  # of a curve; longer ones are thinned out
+WHITE = "White: the blocks that routed tokens skip."
 NOT_SHOWN = ("seed", "execution.")  # fields of a spec that are no difference between cells
 
 
@@ -52,8 +53,9 @@ def panel(
     baselines = [*map(str, dense["run"])]
     shown = [first, *(run for run in baselines[:1] if run != first)]
     matrix = common_evaluation(map(lab.run, shown), plan.planned)
-    whole = [run for run in map(lab.run, shown) if (run.path / "spec.yaml").exists()]
-    found = [read_similarity(run, matrix) for run in whole]
+    whole = [run for run in shown if (lab.run(run).path / "spec.yaml").exists()]
+    names = {run: "dense" if run in baselines else routed(str(name)) for run in shown}
+    found = [(names[run], read_similarity(lab.run(run), matrix)) for run in whole]
     return {
         "number": number,
         "name": routed(str(name)),
@@ -64,13 +66,13 @@ def panel(
         "numbers": numbers(frame, number),
         "curves": _curves(lab, routed(str(name)), runs, baselines),
         "similarity": [
-            Chart(f"Similarity of block outputs, {_routes(m)}", charts.similarity(m))
-            for m in found
+            Chart(f"Similarity of outputs, {of}", charts.similarity(m), WHITE * bool(m.routes))
+            for of, m in found
             if m is not None
         ],
         "pictures": sorted(
             (
-                {"name": "dense" if run in baselines else routed(str(name)), **picture}
+                {"name": names[run], **picture}
                 for run in shown
                 for picture in pictures(lab.run(run), embed=embed)
             ),
@@ -145,11 +147,6 @@ def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[li
     keys = [key for key in dict.fromkeys([*before, *after]) if not key.startswith(NOT_SHOWN)]
     pairs = ((key, before.get(key, "absent"), after.get(key, "absent")) for key in keys)
     return [[key, old, new] for key, old, new in pairs if old != new]
-
-
-def _routes(matrix: Similarity) -> str:
-    """Return `dense`, or `2→8` of a run with that route."""
-    return routed(" + ".join(f"{start}->{end}" for start, end in matrix.routes)) or "dense"
 
 
 def _source(run: RunFolder, folder: Any, *, embed: bool) -> str:

@@ -11,8 +11,8 @@ import torch
 from tests.backbones.published_dit import published_shapes, sit_state
 from tests.tasks.conftest import DONE, FIXED, PROBE, Answer, Command, trials
 from tread_lab.backbones.parts import sincos_positions
-from tread_lab.dashboards.repetition import winner
 from tread_lab.records.lab import Lab
+from tread_lab.sweep.repetition import winner
 
 Sweep = Callable[..., Answer]
 

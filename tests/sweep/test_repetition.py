@@ -10,8 +10,8 @@ import pytest
 
 from tests.sweep.plans import plan_of, tiny
 from tread_lab.config.load import load_sweep
-from tread_lab.dashboards.repetition import sweep_file
 from tread_lab.sweep.plan import make_plan
+from tread_lab.sweep.repetition import sweep_file
 
 ROUTES = {"axes": {"route": ["1->2", "0->2"], "rate": [0.25, 0.5]}, "seeds": [0, 1]}
 IN_AN_INTERVAL = {"samples": {"sampler": {"guidance": {"weight": 2, "interval": [0.2, 5]}}}}
