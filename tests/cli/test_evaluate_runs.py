@@ -78,7 +78,7 @@ def test_unsaid_settings_are_the_experiments(
     ("words", "message"),
     [
         (["fd@1k", "steps=9"], "steps=9: must be of the sampler. Try sampler.steps=40"),
-        (["sampler.steps=9"], "name a metric for this sampler, e.g. fd@1k sampler.steps=40"),
+        (["sampler.steps=9"], "sampler: requires a metric of samples. Try fd@1k sampler.steps=40"),
         (["fd@1k", "sampler.steps=[9"], r"^'sampler.steps=\[9' line 1: must be valid YAML"),
         (["{heldout_loss: {image: 9}}"], "unknown key 'image', did you mean 'images'"),
         (["{heldout_loss: {images: 9"], "images: 9' line 1: must be valid YAML"),

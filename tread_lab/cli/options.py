@@ -160,8 +160,8 @@ def check_device(device: str | None, *, ray: bool = False) -> None:
     """
     if (count := os.environ.get("WORLD_SIZE", "1")) != "1":
         raise UserError(
-            f"WORLD_SIZE={count}: torchrun or mpirun started several processes; start `tread-lab`"
-            " once, without them; it starts the processes of a run"
+            f"WORLD_SIZE: must be 1, got {count}. Try starting `tread-lab` once with --gpus"
+            f" {count}, without torchrun or mpirun."
         )
     if device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""

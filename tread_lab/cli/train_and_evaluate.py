@@ -130,7 +130,8 @@ def together(gpus: int | None, processes: int | None, device: str | None) -> Pro
         raise UserError("--processes: must be used with --device cpu. Try --gpus for GPUs.")
     if gpus and device not in (None, "cuda"):
         raise UserError(
-            f"--device {device}: must not be combined with --gpus {gpus}, which uses the first GPUs"
+            f"--device {device}: must not be combined with --gpus {gpus}, which uses the first"
+            " GPUs. Try removing --device."
         )
     if gpus and gpus > here:
         raise UserError(f"--gpus: must be at most {here} on this machine, got {gpus}")
@@ -262,7 +263,10 @@ def named_evaluations(
     specs = decode_evaluations(items, defaults, cells=[settings])
     samples = [spec for spec in specs if isinstance(spec, SamplesSpec)]
     if settings and not samples:
-        raise UserError("name a metric for this sampler, e.g. fd@1k sampler.steps=40")
+        raise UserError("sampler: requires a metric of samples. Try fd@1k sampler.steps=40.")
     if reference is not None and not any(METRICS[m].compares for s in samples for m in s.metrics):
-        raise UserError(f"name a metric for this reference, e.g. fid@1k --reference {reference}")
+        raise UserError(
+            "--reference: requires a metric that compares with a reference. Try fid@1k --reference"
+            f" {reference}."
+        )
     return specs

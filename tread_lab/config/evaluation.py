@@ -124,11 +124,12 @@ class SamplerSpec:
     """How images are generated; defaults are EDM's deterministic sampler as the paper uses it.
 
     Attributes:
-        solver: `heun` and `euler` integrate the ODE of any process. `heun` ends with a step of
-            Euler, as EDM's, SiT's and REPA's code; `heun_full` does not, which is for a flow alone
-            and of second order there. `ddpm` takes DDPM's ancestral steps and `ddim` integrates its
-            ODE by Euler, both in even steps of t from 999 to 0 (OpenAI's `ddimN` is another grid:
-            0, 20, ..., 980 for 50); `sde` takes those of a flow's SDE with w_t = sigma_t (SiT).
+        solver: `heun` and `euler` integrate the ODE of any process. `heun` ends with an Euler step,
+            as EDM's, SiT's and REPA's code. `heun_full` ends with a full Heun step; only for flows,
+            where it is second-order. `ddpm` takes DDPM's ancestral steps and `ddim` integrates
+            its ODE by Euler, both in even steps of t from 999 to 0 (OpenAI's `ddimN` has another
+            grid: 0, 20, ..., 980 for 50). `sde` takes Euler-Maruyama steps of a flow's SDE with
+            w_t = sigma_t (SiT).
         steps: steps of the solver (Heun: 2 steps - 1 network calls; `heun_full`: 2 steps).
         sigma_min, sigma_max, rho: EDM's noise grid (Karras et al. 2022, eq. 5), of which DDPM takes
             the nearest of its levels; a flow goes in even steps of t.
@@ -154,7 +155,8 @@ class SamplerSpec:
         settle(self, last_step=last if self.solver == "sde" else None)
         if self.sigma_min >= self.sigma_max:
             raise UserError(
-                f"sigma_min: must be below sigma_max ({self.sigma_max:g}), got {self.sigma_min:g}"
+                f"sigma_min: must be below sigma_max ({self.sigma_max:g}), got {self.sigma_min:g}."
+                " Try sigma_min=0.002 and sigma_max=80."
             )
 
 

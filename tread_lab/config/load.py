@@ -88,7 +88,7 @@ def find(name: str, *kinds: str) -> Path:
             return (folder / file).absolute()
     names = {path.stem for folder in (Path(), *folders) for path in folder.glob("*.yaml")}
     what, where = kinds[0].removesuffix("s"), " or ".join(f"{kind}/" for kind in kinds)
-    raise UserError(f"no {what} {name!r} here or in {where}{suggest(file.stem, names)}")
+    raise UserError(f"{what}: must be here or in {where}, got {name!r}{suggest(file.stem, names)}")
 
 
 def shipped_folder(kind: str) -> Path:

@@ -121,7 +121,9 @@ class ModelSpec:
             usual = f"Try heads={usual_heads(self.width)}."
             raise UserError(f"heads: must divide the width {self.width}, got {self.heads}. {usual}")
         if self.rope and (each := self.width // self.heads) % 4:
-            raise UserError(f"rope: head width must be a multiple of 4, got {each}")
+            raise UserError(
+                f"rope: head width must be a multiple of 4, got {each}. Try rope=false."
+            )
         if self.rope and self.relative_bias:
             raise UserError("relative_bias: must be false with rotary positions. Try rope=false.")
 

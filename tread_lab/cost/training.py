@@ -111,7 +111,7 @@ class Cost:
         return self.flops_of(self.images)
 
     def flops_of(self, images: int) -> int:
-        """Return the FLOPs of the first of the run's training images."""
+        """Return the FLOPs of training on the run's first `images` images."""
         spent = 0
         for most, flops in self.phases:
             spent += min(images, most) * flops

@@ -197,8 +197,8 @@ def _check(where: str) -> None:
     """Refuse what cannot be loaded, without loading it."""
     if importlib.util.find_spec("diffusers") is None:
         raise UserError(
-            f"autoencoder {where!r} requires the package diffusers: `pip install"
-            " 'tread-lab[latents]'`"
+            f"autoencoder: {where} requires the package diffusers. Try `pip install"
+            " 'tread-lab[latents]'`."
         )
     folder = Path(where)
     if (folder.is_absolute() or folder.is_dir()) and not (folder / "config.json").exists():

@@ -151,7 +151,10 @@ class RunFolder:
         """
         tree = self.spec_tree()
         if tree is None:
-            raise UserError(f"{self.path / 'spec.yaml'}: must exist. Try the run's own command.")
+            raise UserError(
+                f"{self.path / 'spec.yaml'}: must exist, got no file. Try repeating the `tread-lab`"
+                " command that started this run."
+            )
         try:
             return decode(RunSpec, tree)
         except UserError as error:

@@ -154,7 +154,10 @@ def plan_sweep(
     seconds = TrainSeconds(lab, devices, stored.sources.get("speeds", {}) if stored else {})
     plan = make_plan(name, full, base, devices.names(), seconds, whole)
     if (seed := base.run.get("seed", sweep.seeds[0])) not in sweep.seeds:
-        say(f"seed: must be one of seeds={[*sweep.seeds]}, got {seed} in {base.name}")
+        say(
+            f"seed: {seed} in {base.name} is ignored; the sweep runs seeds={[*sweep.seeds]}. Try"
+            f" seeds=[{seed}]."
+        )
     specs = [trial.spec for trial in plan.possible_trials]
     check_treatments(specs)
     for line in ema_notices(specs):

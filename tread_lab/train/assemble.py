@@ -91,8 +91,11 @@ def trained(
     try:
         network.load_state_dict(state)
     except RuntimeError as error:
-        wrong = str(error).splitlines()[-1].strip()
-        raise UserError(f"weights in {folder.path} do not fit its spec: {wrong}") from None
+        wrong = str(error).splitlines()[-1].strip().removesuffix(".")
+        raise UserError(
+            f"{folder.path}: must hold weights that fit its spec, got {wrong}. Try the code"
+            " that trained it."
+        ) from None
     use(device)
     network.requires_grad_(False).eval().to(device)
     process = build_process(spec.process)

@@ -197,13 +197,14 @@ def check_memory(spec: RunSpec, device_type: str, label: str, free: int, devices
     if (needed := price.memory_at(images)) <= free:
         return
     routes = " + ".join(map(str, spec.routes)) or "dense"
-    need = f"{spec.model.name} {routes} needs about {amount(needed)}"
-    has = f"{label} has {amount(free)}"
     fit = fitting_micro_batch(price, share, free)
-    remedy = f"one image per pass needs {amount(price.memory_at(1))}: use a larger device"
+    remedy = f"a larger device (one image per pass: {amount(price.memory_at(1))})"
     if fit:
-        remedy = f"execution.micro_batch={fit} needs {amount(price.memory_at(fit))}"
-    raise UserError(f"{need} at {images} images per pass, but {has}; {remedy}")
+        remedy = f"execution.micro_batch={fit} ({amount(price.memory_at(fit))})"
+    raise UserError(
+        f"memory: must be at least {amount(needed)} for {spec.model.name} {routes} at {images}"
+        f" images per pass, got {amount(free)} of {label}. Try {remedy}."
+    )
 
 
 def fitting_micro_batch(price: Cost, batch: int, free: int) -> int:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class System(Priced):
-    """A published method and its additions to runs. By default nothing.
+    """A published method and its additions to runs. The defaults add nothing.
 
     Each is the `SYSTEM` of a module `tread_lab.methods.<name>.<name>`, or of a package that adds it
-    (`specs.systems.JoinedBy`). Methods import torch and data packages lazily, so that plans and
-    costs do not require torch.
+    (`tread_lab.config.registry.JoinedBy`). Methods import torch and data packages lazily, so that
+    plans and costs do not require torch.
     """
 
     def network(self, spec: RunSpec) -> Mapping[str, Any]:
