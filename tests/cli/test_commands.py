@@ -22,7 +22,7 @@ RUN = signature(tiny_spec((2, 8)))
         (["status", "placment"], "lab, did you mean 'placement'?"),
         (["status", "--root", "absent"], "(no such folder). Try --root"),
         (["sync", "placement", "d"], "no sweep 'd'"),
-        (["sync", "--root", "empty"], "/empty; start one with `tread-lab sweep`"),
+        (["sync", "--root", "empty"], "/empty. Try `tread-lab sweep`"),
         (["rm", RUN, "--yes"], f"run {RUN}: must not be in use, got use by sweep placement. Try r"),
         (["rm", RUN[:1], "--yes"], f"--yes: removing a run requires its full name, {RUN}"),
         (["evaluate", "absent"], "no run 'absent' in "),

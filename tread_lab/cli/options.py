@@ -125,7 +125,7 @@ def _typed(hint: Any) -> dict[str, Any]:
 
 
 def routed(routes: Sequence[str] | None, overrides: Sequence[str]) -> list[str]:
-    """Return overrides after the routes that `--route` names, so that they may change the first."""
+    """Return the routes of `--route` as overrides, followed by the other overrides."""
     return [f"routes=[{', '.join(routes)}]", *overrides] if routes else [*overrides]
 
 
@@ -136,7 +136,7 @@ def run_spec(experiment: Experiment, rate: float | None) -> RunSpec:
         rate: the selection rate of every route; `None` keeps each route's own.
 
     Raises:
-        UserError: the rate is outside [0, 1), or a rate is given and the run has no route.
+        UserError: the rate is outside [0, 1), or the run has no route.
     """
     tree = dict(experiment.run)
     if rate is None:

@@ -194,7 +194,7 @@ def evaluate(
                         at = "".join(f" {AT} {at}" for at in step.values())
                         print(f"{folder.name} {spec.kind}{at}: {metrics_line(metrics)}")
     except ProcessLost as lost:
-        raise Unavailable(f"{lost}; the same command goes on") from lost
+        raise Unavailable(f"{lost}. Try the same command again.") from lost
     if as_json:
         print(json.dumps(rows))
     user_errors.raise_first()
@@ -226,12 +226,16 @@ def to_measure(
         defaults = folder.evaluation_defaults()
         specs = named_evaluations(named, defaults, reference)
         if not specs:
-            raise UserError("name a metric, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
+            raise UserError(
+                "metrics: requires a metric for a single run. Try heldout_loss or fd@1k."
+            )
         if exported.exported and any(spec.step is not None for spec in specs):
-            raise UserError(f"{name} has the weights of one step; name a metric, e.g. fd@1k")
+            raise UserError(
+                f"{name}: must be evaluated at its only step. Try fd@1k without `{AT}`."
+            )
         trained = [(folder, specs)] if exported.exported else _trained([(folder, specs)])
     if not trained:
-        raise UserError(f"{name}: no run has finished training")
+        raise UserError(f"{name}: must have a completed run, got none. Try `tread-lab status`.")
     return trained, defaults
 
 

@@ -191,7 +191,7 @@ def check_guidance(run: RunSpec, guidance: GuidanceSpec) -> None:
     last, kept = run.train.steps, run.execution.keep_steps
     for step in {branch.step or last for branch in guidance.branches}:
         if step > last:
-            raise UserError(f"guidance: step must be at most the {last} of training, got {step}")
+            raise UserError(f"guidance: step must be at most {last} (the last step), got {step}")
         if step != last and step not in kept:
             raise UserError(
                 f"guidance: step must have a kept checkpoint, got {step}. Try"

@@ -53,7 +53,7 @@ class Plan(PlanOf[RunSpec]):
 
     @cached_property
     def evaluations(self) -> tuple[EvaluationSpec, ...]:
-        """All evaluations; those of the same images stay as first planned."""
+        """All evaluations; evaluations that share images stay as first planned."""
         written = ([tree] for tree in self.evaluations_as_written)
         return tuple(chain.from_iterable(map(decode_evaluations, written)))
 
@@ -129,7 +129,7 @@ def with_whole_parents(part: T, lab: Lab) -> T:
     """Return a sweep or experiment in which the spec of each parent replaces its signature.
 
     Raises:
-        UserError: no such run in the lab, or several.
+        UserError: an unknown or ambiguous run.
     """
     return decode(type(part), with_parents(vars(part), lab))
 
@@ -337,8 +337,8 @@ def objectives_of(
             )
         if counts[name] > 1:
             raise UserError(
-                f"search.objectives: must be of one evaluation, got {counts[name]} that measure "
-                f"{name}. Try removing all but one."
+                f"search.objectives: must come from one evaluation, got {counts[name]} that"
+                f" measure {name}. Try removing all but one."
             )
     return objectives
 

@@ -163,7 +163,7 @@ class Job:
 
 
 class Worker(tune.Trainable):
-    """A process that executes tasks; each step is a second of `run_task`."""
+    """A Ray Tune worker process that executes tasks; a Tune step runs a task for one second."""
 
     _reports: Generator[Report] | None = None
 

@@ -116,8 +116,8 @@ def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
     newest, ended = load_latest(folder.checkpoints), int((folder.result() or {}).get("step", 0))
     if newest is None or newest.step < ended:  # earlier weights are another result
         raise UserError(
-            f"run {folder.name} has no usable checkpoint of step {ended}; delete {folder.path} to"
-            " train it again"
+            f"run {folder.name}: must have a usable checkpoint of step {ended}, got none. Try"
+            f" deleting {folder.path} and training it again."
         )
     return newest
 

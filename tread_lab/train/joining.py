@@ -44,7 +44,7 @@ class System(Priced):
         """Return the condition of an evaluated run in place of classes.
 
         Raises:
-            UserError: it would be made otherwise than when the run was trained.
+            UserError: it would differ from the condition in training.
         """
         return None
 
@@ -96,7 +96,7 @@ class Joining:
 
 
 class Part:
-    """A system in the training of one run. By default does nothing.
+    """A system in the training of one run. The defaults do nothing.
 
     Attributes:
         trained: modules trained beside the network, by their names in a checkpoint.
@@ -181,7 +181,7 @@ def condition_of(spec: RunSpec, folder: RunFolder, device: torch.device) -> Cond
     """Return the condition of an evaluated run in place of classes, if any.
 
     Raises:
-        UserError: it would be made otherwise than when the run was trained.
+        UserError: it would differ from the condition in training.
     """
     found = (system.condition(spec, folder, device) for system in systems_of(spec))
     return next((condition for condition in found if condition is not None), None)

@@ -36,7 +36,7 @@ ENCODERS = Registry(
 
 
 def check_name(encoder: str) -> None:
-    """Refuse what is neither a name of the table nor an id of the hub, which has a slash."""
+    """Refuse a name that is neither in the table nor a hub ID (with a slash)."""
     if "/" not in encoder:
         ENCODERS(encoder)
 
@@ -111,7 +111,7 @@ class RepaSpec(SystemSpec):
         """Return the aligned block of a network of `depth` blocks.
 
         Raises:
-            UserError: there is no such block.
+            UserError: the block is outside the network.
         """
         if self.block is None:
             return min(3 if depth <= SHALLOW else 7, depth - 1)
