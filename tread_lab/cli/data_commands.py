@@ -64,7 +64,7 @@ def encode(
     ] = "mean",
     pixels: Annotated[
         Literal["signed", "unit"],
-        "pixels for the autoencoder: -1..1 (signed), or 0..1 (unit) as EDM2 has them",
+        "pixel range of the autoencoder: -1..1 (signed), or 0..1 (unit) as in EDM2",
         {"flag": "--range"},
     ] = "signed",
     flips: Annotated[bool, "store the latents of the mirrored images, too"] = False,

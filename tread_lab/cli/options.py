@@ -72,7 +72,7 @@ SweepFile = Annotated[
 SweepName = Annotated[str | None, "name of the sweep (default: the name of the file)"]
 Tracker = Annotated[
     str,
-    "mlflow, none, or another that accelerate knows: tensorboard, wandb, aim (mlflow)",
+    "mlflow, none, or a tracker of accelerate: tensorboard, wandb, aim (mlflow)",
     {"metavar": "NAME"},
 ]
 Cpus = Annotated[int, "CPU cores per run, or per device of a run that has several (1)"]
@@ -83,7 +83,7 @@ GpusTogether = Annotated[int | None, "GPUs of this machine to use together (1)"]
 ProcessesTogether = Annotated[int | None, "CPU processes to use together (1)"]
 OneSweep = Annotated[str, "a sweep", {"metavar": "SWEEP"}]
 Host = Annotated[str, "address to listen on (default: loopback)"]
-Limit = Annotated[int | None, "use N images, evenly spread", {"metavar": "N"}]
+Limit = Annotated[int | None, "use N evenly spaced images", {"metavar": "N"}]
 Readers = Annotated[int, "threads that read images (default: all cores)"]
 SkipDamaged = Annotated[bool, "skip and count unreadable images"]
 Images = Annotated[

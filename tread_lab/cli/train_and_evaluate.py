@@ -65,10 +65,10 @@ from tread_lab.train.ranks import Processes
 
 
 def train(
-    experiment: Annotated[str, "a path, or the name of a shipped file or of one in ./experiments"],
+    experiment: Annotated[str, "a path, or the name of a file in ./experiments or a shipped one"],
     overrides: Overrides = (),
     *,
-    retry_failed: Annotated[bool, "run it again if it has failed"] = False,
+    retry_failed: Annotated[bool, "retry a failed run"] = False,
     route: Routes = None,
     rate: Rate = None,
     device: Device = None,

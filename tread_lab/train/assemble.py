@@ -160,7 +160,9 @@ def _of_file(spec: RunSpec, start: InitSpec) -> dict[str, Tensor]:
             "{file: PATH}`."
         )
     if digest_of(path) != start.digest:
-        raise UserError(f"init_from.file: {path} has changed since the run was planned")
+        raise UserError(
+            f"init_from.file: {path} must be unchanged since planning. Try restoring it."
+        )
     export = RunFolder(path.parent)
     made = export.readable_spec() if export.exported and path.name == EXPORTED else None
     if made is not None and made.process.kind != spec.process.kind:

@@ -81,7 +81,9 @@ class RepaSpec(SystemSpec):
         if (self.width is None) != (self.encoder in ENCODERS):
             remedy = "null" if self.encoder in ENCODERS else "its hidden_size, such as 768"
             got = f"got {self.width} for {self.encoder}"
-            raise UserError(f"width: must be that of an encoder by id, {got}. Try {remedy}.")
+            raise UserError(
+                f"width: must be given with a hub ID and only then, {got}. Try {remedy}."
+            )
         if self.projector == "conv":
             settle(self, hidden=RepaSpec.hidden)
 
