@@ -97,8 +97,8 @@ def _at(spec: EvaluationSpec, steps: int) -> EvaluationSpec:
         step = max(1, round(float(step.removesuffix("%")) / 100 * steps))
     if step is not None and step > steps:
         raise UserError(
-            f"evaluate: step must be at most {steps}, the last step of training, got {step}; shares"
-            f" such as `{AT} 25%, 50%, {END}` fit runs of any length"
+            f"evaluate: step must be at most {steps}, the last step of training, got {step}. Try"
+            f" shares such as `{AT} 25%, 50%, {END}`, which fit runs of any length."
         )
     return replace(spec, step=None if step == steps else step)
 

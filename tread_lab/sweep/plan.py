@@ -224,8 +224,8 @@ def _places(search: SearchSpec, cells: Cells) -> Iterator[tuple[int, int, float]
         routes = own[-1].spec.routes
         if {*map(axis_label, own[-1].cell)} - PLACE or len(routes) != 1 or len(cells) > MOST:
             raise UserError(
-                "search.sampler: must not be map with other axes than start, end and rate of one"
-                f" route or more than {MOST} cells. Try tpe."
+                f"search.sampler: map requires at most {MOST} cells, and only the axes start, end"
+                " and rate of one route. Try tpe."
             )
         yield int(routes[0].start), int(routes[0].end), float(routes[0].rate)
 
