@@ -114,7 +114,7 @@ def map_key(points: Points) -> str:
     rows = points.rows
     looks = dict.fromkeys(style.STATE_LOOKS[s] for s in rows.loc[rows["value"].isna(), "state"])
     marks = {
-        f"{ZERO}: 95% interval holds zero": bool(style.holds_zero(rows).any()),
+        f"{ZERO}: interval ({points.measured_as}) holds zero": bool(style.holds_zero(rows).any()),
         "italics: no run": bool("seeds" in rows and (rows["seeds"] == 0).any()),
         **{f"{look.letter}: {look.text}": True for look in looks},
     }
@@ -200,7 +200,11 @@ def dots(points: Points, numbers: Numbers, seeds: pd.DataFrame | None = None) ->
     return figure(
         *traces,
         height=90 + 22 * len(rows),
-        xaxis={"title": metric_label(points.metric), "zeroline": compared},
+        xaxis={
+            "title": metric_label(points.metric),
+            "zeroline": compared,
+            "rangemode": "tozero" if compared else "normal",
+        },
         yaxis={"categoryorder": "array", "categoryarray": [*names[::-1]]},
     )
 

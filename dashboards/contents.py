@@ -63,6 +63,7 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 EMBEDDED = 20  # best cells whose details stand in a file, beside those of dense
+ORDER = sorted(RunState, key=lambda state: (not state.ended, state is RunState.PENDING))
 RUNNING = 12  # runs under way whose steps, and before a result whose losses, are shown
 GLOSSARY = {
     "dense": "training without routes: every token passes through every block",
@@ -72,6 +73,11 @@ GLOSSARY = {
     "±": "half the width of the 95% interval of a mean; the column beside names what it is over",
     "disturbed": "measured beside other work on the machine, so that times are not the cell's own",
     "control": "dense training changed otherwise, such as a smaller batch",
+    "cell": "the settings of a run without its seed; runs of a cell differ in the seed alone",
+    "held-out loss": "the denoising loss over images that were not trained on; lower is better",
+    "device-hours": "hours of training on one device, without evaluations",
+    "tied": "no difference at 95%: the interval of the paired difference holds zero",
+    "DiT-12x32/2": "12 blocks of width 32, patches of 2 x 2; 12x16x1/2 has one attention head",
 }
 
 
@@ -116,7 +122,8 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     runs = frame.drop_duplicates("run")
     done = all(RunState(state).ended for state in runs["state"]) and not plan.to_suggest
     key = ranking_key(frame)
-    ranked, found = ranked_cells(frame, key), answer(lab, frame, complete=done)
+    found = answer(lab, frame, complete=done, equal_steps=records.equal_steps)
+    ranked = ranked_cells(frame, key)
     ranked = ranked[(ranked["role"] != "baseline") & (key is not None)]
     run, use = _to_use(frame, found, ranked) if done else ("", "")
     return {
@@ -125,13 +132,13 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "answer": found,
         "warnings": [
             *made_otherwise(lab, runs["run"]),
-            *without_baseline(frame),
+            *filter(None, ["; ".join(without_baseline(frame))]),
             *left_note(frame.attrs["left"]),
         ],
         "progress": progress(lab, frame, plan),
         "facts": _facts(frame, runs, plan),
         "charts": [*_charts(records, plan, numbers, done=done)] if key else [*_live(lab, frame)],
-        "training": [*_training(records, numbers)] if key else [],
+        "training": [*_training(records, numbers), *_diverged(lab, frame)] if key else [],
         "costs": [*_costs(records, numbers)] if key else [],
         "ranking": ranking_table(frame, numbers),
         "ranking_caption": ranking_caption(key, plan.comparison) if key else "",
@@ -140,7 +147,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "holes": plan.excluded,
         "best": [numbers[pair] for pair in zip(ranked["role"], ranked["cell"])],
         "numbers": numbers,
-        "repeat": {**repetition(lab, plan, run), "use": use},
+        "repeat": {**repetition(lab, plan, run, done=done), "use": use},
         "glossary": GLOSSARY | _meanings(frame),
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M"),
         "frame": frame,
@@ -238,12 +245,22 @@ def _of_value(frame: pd.DataFrame, metric: str) -> bool:
 
 def _live(lab: Lab, frame: pd.DataFrame) -> Iterator[Chart]:
     """Yield the training losses of the runs that have begun, before there is a result."""
-    rows = frame[~frame["state"].isin([RunState.PENDING])].drop_duplicates("run").head(RUNNING)
+    note = "Training losses under routes are not comparable with dense; no cell has a result."
+    yield from _losses(lab, frame[frame["state"] != RunState.PENDING], "Training loss", note)
+
+
+def _diverged(lab: Lab, frame: pd.DataFrame) -> Iterator[Chart]:
+    """Yield the training losses of diverged runs."""
+    own = frame[frame["state"] == RunState.DIVERGED]
+    yield from _losses(lab, own, "Training loss of diverged runs", "Up to the last finite value.")
+
+
+def _losses(lab: Lab, frame: pd.DataFrame, title: str, note: str) -> Iterator[Chart]:
+    rows = frame.drop_duplicates("run").head(RUNNING)
     named = {f"{row['cell']} seed {row['seed']}": lab.run(row["run"]) for _, row in rows.iterrows()}
     logged = {name: [values] for name, run in named.items() if len(values := curve(run))}
     if logged:
-        note = "Training losses under routes are not comparable with dense; no cell has a result."
-        yield Chart("Training loss", charts.losses(logged), note)
+        yield Chart(title, charts.losses(logged), note)
 
 
 def _training(records: SweepRecords, numbers: Numbers) -> Iterator[Chart]:
@@ -280,11 +297,13 @@ def progress(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> dict[str, Any]:
     worked, left = folder.seconds_spent(), folder.time_left().strip(".")
     times = [f"elapsed: {duration(worked)} in all sessions"] if worked else []
     times += [f"about {left} left"] if left else []
+    waits = sum(counts[state] for state in RunState if not state.ended) and not folder.driven
+    times += ["no command runs this sweep now"] if waits else []
     times += filter(None, [hours_text(folder, plan.hours)])
     steps = {trial.run: trial.steps for trial in plan.trials}
     rows = runs[runs["state"] == RunState.RUNNING].head(RUNNING)
     return {
-        "counts": [(state, count) for state, count in counts.most_common() if count],
+        "counts": [(str(state), counts[state]) for state in ORDER if counts[state]],
         "times": "; ".join(times),
         "running": [
             {
@@ -316,7 +335,7 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> dict[st
         "training": f"{steps} {either(frame['train.batch'])}, {either(frame['precision'])}",
         "seeds": str(frame["seed"].nunique()),
         "search": f"{plan.suggested} of {plan.wanted} cells{space}" if plan.search else "",
-        "training of all runs": spent,
+        "training of completed runs": spent,
         "compared": plan.comparison,
     }
 
@@ -329,7 +348,7 @@ def _to_use(frame: pd.DataFrame, found: Answer, cells: pd.DataFrame) -> tuple[st
     if rows.empty:
         return "", ""
     if found.cell and not found.better:
-        return str(rows["baseline"].iloc[0]), "No cell is better than dense. Train dense again"
+        return str(rows["baseline"].iloc[0]), "No cell is shown to be better. Train dense again"
     return str(rows["run"].iloc[0]), f"Train {routed(names[0])}, the best cell, again"
 
 

@@ -5,28 +5,44 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
+from tread_lab.config.decode import decode
+from tread_lab.config.errors import UserError
+from tread_lab.config.fields import dotted, run_of
 from tread_lab.config.labels import ROUTE_AXES
+from tread_lab.config.load import load_experiment
+from tread_lab.config.routes import RouteSpec
+from tread_lab.config.run import RunSpec
+from tread_lab.config.sweep import SPEND
 from tread_lab.config.units import counted
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import StoredPlan
 
+NOT_TYPED = (*ROUTE_AXES, SPEND)  # axes that routes and steps say
 
-def repetition(lab: Lab, plan: StoredPlan, best: str = "") -> dict[str, Any]:
+
+def repetition(lab: Lab, plan: StoredPlan, best: str = "", *, done: bool = True) -> dict[str, Any]:
     """Return instructions to repeat a sweep with best run `best`: `winner` (commands that use it),
-    `how` in words, `commands`, `file` (complete), `data` and `setups`."""
-    name, run = plan.name, best or plan.trials[0].run
+    `how` in words, `commands`, `file` (complete), `data` and `setups`.
+
+    Args:
+        done: whether every run has ended.
+    """
+    name = plan.name
+    run = best or plan.trials[-1].run
     how = f"Elsewhere, install the same commit and save the file below as {name}.yaml."
     commands = (f"tread-lab sweep {name}.yaml --name {name}", f"tread-lab report {name}")
     if not plan.sources:
         how = "The sweep file was not recorded; each run can be repeated from its own spec."
         commands = (f"sed /^format:/d runs/{run}/spec.yaml > run.yaml", "tread-lab train run.yaml")
+    again = "" if done else "To continue the sweep, repeat its command in this lab. "
     return {
         "winner": winner(plan, best),
-        "how": how,
+        "how": again + how,
         "commands": commands,
         "file": sweep_file(plan) if plan.sources else "",
         "data": _data_text(plan),
@@ -35,23 +51,24 @@ def repetition(lab: Lab, plan: StoredPlan, best: str = "") -> dict[str, Any]:
 
 
 def winner(plan: StoredPlan, run: str) -> str:
-    """Return the commands that retrain a cell and export its weights."""
+    """Return the commands that retrain a cell, where they give its spec, and export its weights."""
     trial = next((trial for trial in plan.trials if trial.run == run), None)
     if trial is None:
         return ""
     export = f"tread-lab export {run} weights"
-    if not plan.experiment:
+    routes = [RouteSpec(**route) for route in trial.spec["routes"]]
+    settings = {**dict(dotted(plan.sweep_file.get("fixed") or {})), **trial.cell}
+    settings |= {"seed": trial.seed} | ({"train.steps": trial.steps} if plan.match else {})
+    words = [f"routes=[{', '.join(map(str, routes))}]", *(f"rate={r.rate}" for r in routes[:1])]
+    words += [f"{name}={value}" for name, value in settings.items() if name not in NOT_TYPED]
+    own = decode(RunSpec, trial.spec)
+    try:
+        made = run_of(load_experiment(plan.experiment, words).run)
+    except UserError:
         return export
-    cell = dict(trial.cell)
-    words = ["tread-lab", "train", plan.experiment]
-    for route in trial.spec["routes"]:
-        words += ["--route", f"{route['start']}->{route['end']}"]
-    if trial.spec["routes"]:
-        words += ["--rate", str(trial.spec["routes"][0]["rate"])]
-    settings = {**(plan.sweep_file.get("fixed") or {}), **cell, "seed": trial.seed}
-    own = {k: v for k, v in settings.items() if k not in ROUTE_AXES and not isinstance(v, dict)}
-    words += [f"{name}={value}" for name, value in own.items()]
-    return f"{shlex.join(words)}\n{export}"
+    if replace(made, data=own.data, execution=own.execution) != own:
+        return export
+    return f"{shlex.join(['tread-lab', 'train', plan.experiment, *words])}\n{export}"
 
 
 def sweep_file(plan: StoredPlan) -> str:

@@ -72,6 +72,8 @@ def search_charts(frame: pd.DataFrame, metric: str) -> Iterator[Chart]:
             named = {} if draw is plot_param_importances else {"target_name": metric_label(metric)}
             figure = draw(study, **named)
             figure.update_layout(template="none", title=None, height=320, margin=charts.MARGIN)
+            figure.update_coloraxes(colorscale="Viridis")
+            figure.update_traces(line={"shape": "hv"}, selector={"name": "Best Value"})
             note = NOISE if draw is plot_param_importances and _alike(frame) else ""
             yield Chart(title, figure, caption + note)
 

@@ -37,12 +37,12 @@ from tread_lab.results.ranking import training_price
 
 _LETTERS = 19  # in an inch of a line
 FRONT = (
-    "Pareto front, cheapest first ({heading}): {names}. No cell is both cheaper and better than one"
-    " of these."
+    "Pareto front, cheapest first ({heading}): {names}. By their means no cell is both cheaper and"
+    " better than one of these."
 )
 DENSE = {  # whether it is on the front
     True: " The dense run is on the front: no cheaper cell is as good.",
-    False: " The dense run is not on the front: a cheaper cell is at least as good.",
+    False: " The dense run is not on the front: by its mean a cheaper cell is at least as good.",
 }
 
 

@@ -25,10 +25,11 @@ from tread_lab.config.units import counted
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.records.run_state import RunState
 from tread_lab.results import ARROW, interval_text, joined, number, other_axes
-from tread_lab.results.smooth_map import FEWEST, MOST, smooth_map
+from tread_lab.results.smooth_map import FEWEST, smooth_map
 
 PLACE = ["start", "end", "rate"]
 POSTERIOR = "95% of the posterior"
+DRAWN = 250  # cells, which take some seconds; the time grows with the third power
 LIKELY = 3  # cells that a caption names
 RARELY = 0.05  # a cell that is best more rarely is not named
 
@@ -59,10 +60,10 @@ class Smoothed(Points):
         most = counted(int(own["seeds"].max()), "seed")
         return (
             f"Gaussian process over start, end and rate, here with {len(own)} measured routes of up"
-            f" to {most}: {lowest['name']} has the lowest posterior mean of these,"
-            f" {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Under this"
-            f" model the lowest of all measured cells is, with probability: {joined(chances)}."
-            + f" Untested guess without a run: {joined(guess)}."
+            f" to {most}; numbers are posterior means. {lowest['name']} has the lowest of these,"
+            f" {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Probability"
+            f" of being the lowest measured cell: {joined(chances)}."
+            + f" Of routes without a run, of being the lowest of all: {joined(guess)}."
             * bool(guess)
         )
 
@@ -71,7 +72,7 @@ def smoothed(frame: pd.DataFrame) -> Iterator[Smoothed]:
     """Give the smooth maps of a sweep's held-out gaps, one for each rate.
 
     Rates share one process; the values of other axes have one each. Nothing is given where fewer
-    than `FEWEST` routes are measured, or more than `MOST` cells would be.
+    than `FEWEST` routes are measured, or more than `DRAWN` cells would be.
     """
     if GAP_HELDOUT not in frame:
         return
@@ -93,7 +94,7 @@ def smoothed(frame: pd.DataFrame) -> Iterator[Smoothed]:
     length = single["end"] - single["start"]
     within = [cell for cell in cells if length.min() <= cell[1] - cell[0] <= length.max()]
     places = pd.MultiIndex.from_tuples(within, names=PLACE)
-    if len(places) > MOST:
+    if len(places) > DRAWN:
         return
     wide = gaps.first().unstack("seed").reindex(places)
     at = np.array(places.to_list(), dtype=np.float64)

@@ -60,13 +60,14 @@ def test_a_sweep_without_results_shows_losses(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("gap", "use"),
-    [(-0.01, "Train 0→4 s=0.5, the best"), (0.01, "No cell is better than dense. Train dense")],
+    [(-0.01, "Train 0→4 s=0.5, the best"), (0.01, "No cell is shown to be better. Train dense")],
 )
 def test_commands_train_dense_unless_a_cell_is_better(gap: float, use: str, tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(heldout=lambda route: gap + 1e-4 * route[0]))
-    repeat = contents(lab, "placement")["repeat"]
+    found = contents(lab, "placement")
+    repeat, roles = found["repeat"], found["frame"].set_index("run")["role"]
     assert repeat["use"].startswith(use)
-    assert ("--route" in repeat["winner"]) == (gap < 0)
+    assert (roles[repeat["winner"].split()[-2]] == "trial") == (gap < 0)
     assert "not recorded" in repeat["how"] and "tread-lab train run.yaml" in repeat["commands"]
 
 

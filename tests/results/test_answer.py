@@ -19,7 +19,11 @@ GAP = "gap/heldout"
 INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the result says
     ((3, 1, 5), (2, 1, 3), (1, 0.5, 1.5)): "No cell is as good as dense at equal steps: each is",
     ((3, -1, 7), (2, -1, 5), (1, 0.5, 1.5)): "more, a gap of +1.00 ± 0.50 (95% over 3 seeds)",
-    ((3, -1, 7), (2, -1, 5), (1, -0.5, 2.5)): "No cell is better than dense at equal steps.\n5→8",
+    (
+        (3, -1, 7),
+        (2, -1, 5),
+        (1, -0.5, 2.5),
+    ): "No cell is shown to be better than dense at equal steps.\n5→8",
     ((3, -1, 7), (-1, -1.5, -0.5), (-2, -5, 1)): "lowest of 3, cannot be distinguished from dense",
     ((3, 2, 4), (2, 1, 3), (-9, -9.1, -8.9)): "better than dense at equal steps, also at 95% as",
     ((3, 2, 4), (-1, -2, 0), (-2, -3.9, -0.1)): "by its own interval, but not at 95% as the lowest",
@@ -67,8 +71,8 @@ ONE_LEFT = {(2, 8): "diverged", (5, 8): "diverged"}
 LOST = {  # how runs ended -> whether all cells have, and what the result begins or ends with
     ((((0, 4), 1), "diverged"), ((5, 8), "stopped")): (
         "1 of 3 cells has a result; 1 diverged (0→4 s=0.5 seed 1: diverged on purpose);"
-        " 1 stopped early (5→8 s=0.5 seed 0, 1: stopped on purpose). An outcome, not run again. Try"
-        " a lower train.lr in another cell.\n",
+        " 1 stopped early (5→8 s=0.5 seed 0, 1: stopped on purpose). Diverged runs are not"
+        " repeated. Try a lower train.lr.\n",
         "Tried as well, without a result: 2 cells.",
     ),
     (*ONE_LEFT.items(), ((0, 4), "diverged")): ("No result: all 3 cells diverged (0→4 s=0.5", ""),
@@ -76,7 +80,7 @@ LOST = {  # how runs ended -> whether all cells have, and what the result begins
     ((None, "interrupted"),): ("There is no answer yet.\n0 of 3 cells have a result so far.", ""),
     (((0, 4), "interrupted"),): (
         "2 of 3 cells have a result so far.\nProvisional, best so far: 2→8 s=0.5, lowest of 2,"
-        " 2 of 2 seeds in; by its own interval alone it is better than dense",
+        " by its own interval alone is better than dense",
         "without a result: 1 cell.",
     ),
 }

@@ -11,13 +11,16 @@ import torch
 from tests.backbones.published_dit import published_shapes, sit_state
 from tests.tasks.conftest import DONE, FIXED, PROBE, Answer, Command, trials
 from tread_lab.backbones.parts import sincos_positions
+from tread_lab.dashboards.repetition import winner
 from tread_lab.records.lab import Lab
 
 Sweep = Callable[..., Answer]
 
 
 @pytest.mark.task(25)
-def test_matched_trials_spend_what_dense_spends(run_sweep: Sweep, lab: Lab) -> None:
+def test_matched_trials_spend_what_dense_spends(
+    run_sweep: Sweep, run_command: Command, lab: Lab
+) -> None:
     run_sweep(f"match: train_flops{FIXED}axes: {{route: [0->1, 1->2]}}\n{PROBE}")
     frame = trials(lab).set_index("route")
     flops = frame["cost/train_flops"]
@@ -25,6 +28,11 @@ def test_matched_trials_spend_what_dense_spends(run_sweep: Sweep, lab: Lab) -> N
     step = flops["0->1"] / frame["train.steps"]["0->1"]
     assert frame["train.steps"]["0->1"] > frame["train.steps"]["dense"]
     assert flops["0->1"] == flops["1->2"] == pytest.approx(flops["dense"], abs=step)
+    plan, runs = lab.sweep(lab.sweeps()[0]).plan().with_baseline_cells, {*frame["run"]}
+    for run in runs:
+        train = winner(plan, run).splitlines()[0]
+        assert run_command(train.removeprefix("tread-lab ")).code == DONE
+    assert {folder.name for folder in lab.runs()} == runs, "the printed command names the run"
 
 
 @pytest.mark.task(26)

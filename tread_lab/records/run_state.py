@@ -28,7 +28,7 @@ ADVICE: Mapping[str, str] = {  # how an attempt or a run ended -> remedy
     "oom": "Lower execution.micro_batch, which keeps the run, and run the sweep again.",
     "parent": "See why the parent run failed; --retry-failed runs both again.",
     "failed": "Mend what the traceback names; --retry-failed runs it again.",
-    "diverged": "An outcome, not run again. Try a lower train.lr in another cell.",
+    "diverged": "Diverged runs are not repeated. Try a lower train.lr.",
     "early": "Stopped early: worse than others at the same step. `stop_early: null` turns it off.",
     "interrupted": "Run the sweep again; it continues from the last checkpoint.",
 }

@@ -90,13 +90,20 @@ class Answer:
         return " ".join(_lines(*parts).splitlines())
 
 
-def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
+def answer(
+    lab: Lab,
+    frame: pd.DataFrame,
+    *,
+    complete: bool = True,
+    equal_steps: pd.DataFrame | None = None,
+) -> Answer:
     """Return the answer from the rows of `trials_frame`, by paired held-out loss.
 
     If an axis changes the baseline, cells are ranked by the loss itself.
 
     Args:
         complete: whether every trial has ended; if not, the answer is marked provisional.
+        equal_steps: rows of `SweepReader.equal_steps`, if the sweep has another question.
     """
     key = HELDOUT_LOSS if ranking_key(frame) == HELDOUT_LOSS else GAP_HELDOUT
     cells = ranked_cells(frame, key if GAP_HELDOUT in frame else None)
@@ -113,17 +120,20 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
         *of_axes[: int(complete)],
         _finding(frame, cells, done, complete=complete),
         *_controls(lab, frame, cells, best),
+        "" if equal_steps is None else _at_equal_steps(equal_steps),
         "" if first else missing,
     )
+    power, undecided = _power(frame, done), bool(best[ENDS[1]] <= 0 <= best[ENDS[2]])
     certainty = _lines(
         _paired(best),
+        power if undecided else "",
         _rivals(lab, frame, [*done["cell"]], key) if complete and len(done) > 1 else "",
         _chosen(frame, len(done)),
     )
     counts, over = outcomes(done[ENDS[1]], done[ENDS[2]], 1), measured_as(done, GAP_HELDOUT)
     compared = outcomes_text(counts, "cells", over) * bool(counts and len(done) > 1)
-    of_all = (compared, _average(frame, done), *_equivalent(frame, done))
-    more = [*of_axes[int(complete) :], *of_all]
+    of_all = (_range(done), compared, _average(frame, done), *_equivalent(frame, done))
+    more = [*of_axes[int(complete) :], *of_all, "" if undecided else power]
     if key == HELDOUT_LOSS:
         more.append("Baselines differ between cells, which are ranked by held-out loss.")
     better = bool(best[ENDS[2]] < 0)
@@ -195,8 +205,8 @@ def _finding(
     if high < 0 or low > 0:
         outcome = f"is {'better' if high < 0 else 'worse'} than {dense}"
     if so_far:
-        seeds = f"{best['seeds']} of {best['seeds']} seeds in"
-        return f"{so_far}{name}{lowest} {seeds}; by its own interval alone it {outcome}: {result}."
+        none = f"No cell is as good as {dense} so far.\n" * bool(low > 0)
+        return f"{none}{so_far}{name}{lowest} by its own interval alone {outcome}: {result}."
     if high < 0 and (started := started_cells(frame)) > 1:
         outcome += ", also" if better_than_dense(frame, done) else " by its own interval, but not"
         family = (
@@ -207,7 +217,7 @@ def _finding(
     if tried > 1 and (done[ENDS[1]] > 0).all():
         none = f"No cell is as good as {dense}: each is worse by its own interval.\n"
     elif tried > 1 and not (done[ENDS[2]] < 0).any():
-        none = f"No cell is better than {dense}.\n"
+        none = f"No cell is shown to be better than {dense}.\n"
         outcome = outcome.replace(dense, "it")
     return f"{none}{name}{lowest} {outcome}: {result}."
 
@@ -336,18 +346,44 @@ def _average(frame: pd.DataFrame, done: pd.DataFrame) -> str:
     return f"Averaged over the {len(done)} cells: {interval}."
 
 
+def _range(done: pd.DataFrame) -> str:
+    """Return the least and the largest gap with their cells."""
+    if len(done) < 2:
+        return ""
+    ends = done.sort_values(GAP_HELDOUT, kind="stable").iloc[[0, -1]]
+    least, most = (
+        f"{value_text(GAP_HELDOUT, *cell[ENDS])} ({routed(str(cell['cell']))})"
+        for _, cell in ends.iterrows()
+    )
+    return f"Gaps range from {least} to {most}."
+
+
+def _at_equal_steps(frame: pd.DataFrame) -> str:
+    """Return how many cells differ from dense at equal steps, each by its own interval."""
+    cells = ranked_cells(frame, GAP_HELDOUT)
+    done = cells[(cells["role"] == "trial") & (cells["state"] == RunState.COMPLETED)]
+    counts = outcomes(done[ENDS[1]], done[ENDS[2]], 1)
+    texts = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    return f"At equal steps instead, of {sum(counts.values())} cells: {texts}." if counts else ""
+
+
+def _power(frame: pd.DataFrame, done: pd.DataFrame) -> str:
+    """Return the smallest gap that the seeds can show."""
+    deviation, done = deviation_of(frame), done[done[GAP_HELDOUT + UNIT] == "seeds"]
+    if done.empty or deviation <= ROUNDING * abs(float(done[GAP_HELDOUT].iloc[0])):
+        return ""
+    seeds = int(done[GAP_HELDOUT + COUNT].iloc[0])
+    return (
+        f"Cells deviate over seeds by {number(deviation)} (root mean square): for one chosen"
+        f" beforehand {seeds} seeds detect a gap of {number(smallest_gap(deviation, seeds))}"
+        " with 80% power; the best of many needs more."
+    )
+
+
 def _equivalent(frame: pd.DataFrame, done: pd.DataFrame) -> Iterator[str]:
-    """Yield the smallest gap that the seeds can show, and which cells are within the sweep's
-    margin of dense: two one-sided tests at 5%, each cell by itself (Schuirmann 1987)."""
-    margin, deviation = frame.attrs.get("margin"), deviation_of(frame)
-    done = done[done[GAP_HELDOUT + UNIT] == "seeds"]
-    if len(done) and deviation > ROUNDING * abs(float(done[GAP_HELDOUT].iloc[0])):
-        seeds = int(done[GAP_HELDOUT + COUNT].iloc[0])
-        yield (
-            f"Cells deviate over seeds by {number(deviation)} (root mean square): for one chosen"
-            f" beforehand {seeds} seeds detect a gap of {number(smallest_gap(deviation, seeds))}"
-            " with 80% power; the best of many needs more."
-        )
+    """Yield which cells are within the sweep's margin of dense: two one-sided tests at 5%, each
+    cell by itself (Schuirmann 1987)."""
+    margin, done = frame.attrs.get("margin"), done[done[GAP_HELDOUT + UNIT] == "seeds"]
     if margin is None or done.empty:
         return
     n = done[GAP_HELDOUT + COUNT].to_numpy(int)
@@ -387,9 +423,10 @@ def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> s
     gap, loss = float(best[GAP_HELDOUT]), float(dense[HELDOUT_LOSS].iloc[0])
     if not math.isclose(float(best[HELDOUT_LOSS]) - loss, gap, abs_tol=ROUNDING * loss):
         return ""  # of other images or levels than the gap
-    share = gap / loss
-    than = "less" if share < 0 else "more"
-    return f"{own} against dense's {text}, {number(100 * abs(share))}% {than}"
+    share = f"{number(100 * abs(gap / loss))}% {'less' if gap < 0 else 'more'}"
+    if own.partition(" ")[0] == text.partition(" ")[0]:  # the spread over seeds hides the gap
+        return f"{share} than dense's"
+    return f"{own} against dense's {text}, {share}"
 
 
 def _no_answer(frame: pd.DataFrame, missing: str, *, complete: bool) -> Answer:

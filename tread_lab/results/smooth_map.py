@@ -12,6 +12,7 @@ averaged over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ from threadpoolctl import threadpool_limits
 from tread_lab.results.intervals import CONFIDENCE
 
 Array = NDArray[np.float64]
+Measured = tuple[NDArray[np.intp], Array]  # n seeds: their k cells, and their gaps, [n, k]
 
 FEWEST = 6  # measured cells
 MOST = 400  # cells: the time grows with the third power
@@ -94,7 +96,7 @@ def _fitted(
     The parameters are drawn from the prior, then from Student's t about the weighted draws: twice,
     and again until a round has enough effective draws.
     """
-    middle, spread = PRIOR.T
+    (middle, spread), measured = PRIOR.T, _alike(gaps_SK)
     centre, covariance = middle, np.diag(spread**2)
     weight_N = np.ones(1)
     for turn in range(MOST_ROUNDS):
@@ -108,7 +110,7 @@ def _fitted(
         proposed_N = -squares_N / 2
         if turn:
             proposed_N = -(TAIL + len(PRIOR)) / 2 * np.log1p(squares_N / TAIL)
-        found = [_posterior(at, places_K3, gaps_SK, depth) for at in drawn_N7]
+        found = [_posterior(at, places_K3, measured, depth) for at in drawn_N7]
         prior_N = -(((drawn_N7 - middle) / spread) ** 2).sum(axis=1) / 2
         log_N = np.array([one.log_likelihood for one in found]) + prior_N - proposed_N
         weight_N = np.exp(log_N - log_N.max())
@@ -126,7 +128,16 @@ def skipped(places_K3: Array, depth: int) -> Array:
     return np.asarray(rate_K * (end_K - start_K + 1) / depth)
 
 
-def _posterior(parameters: Array, places_K3: Array, gaps_SK: Array, depth: int) -> _Posterior:
+def _alike(gaps_SK: Array) -> list[Measured]:
+    """Return the cells that some seeds have measured, with the gaps of these seeds there."""
+    done_SK = np.isfinite(gaps_SK)
+    patterns, of_S = np.unique(done_SK, axis=0, return_inverse=True)
+    return [(done.nonzero()[0], gaps_SK[of_S == k][:, done]) for k, done in enumerate(patterns)]
+
+
+def _posterior(
+    parameters: Array, places_K3: Array, measured: Sequence[Measured], depth: int
+) -> _Posterior:
     """Return f given one choice of the parameters, and how likely the gaps are under it."""
     scale, *lengths, level, slope = np.exp(parameters[:6])
     away_K = skipped(places_K3, depth) - MIDDLE
@@ -136,19 +147,20 @@ def _posterior(parameters: Array, places_K3: Array, gaps_SK: Array, depth: int) 
     prior_KK = scale**2 * (1 + distance_KK) * np.exp(-distance_KK)  # Matern's, 3/2
     prior_KK += LEVEL**2 + SLOPE**2 * along_KK
     noise_KK = level**2 + slope**2 * along_KK + np.diag(np.exp(2 * parameters[6] * away_K))
-    K, square, log_volume = len(places_K3), 0.0, 0.0
+    K, values, square, log_volume = len(places_K3), 0, 0.0, 0.0
     precision_KK, weighed_K = np.zeros((K, K)), np.zeros(K)
-    for gaps_K in gaps_SK:
-        (own,) = np.isfinite(gaps_K).nonzero()
+    for own, gaps_nk in measured:
         root = np.linalg.cholesky(noise_KK[np.ix_(own, own)])
-        precision_KK[np.ix_(own, own)] += cho_solve((root, True), np.eye(len(own)))
-        solved = cho_solve((root, True), gaps_K[own])
-        weighed_K[own] += solved
-        square += float(gaps_K[own] @ solved)
-        log_volume += 2 * float(np.log(np.diag(root)).sum())
+        inverse_kk = cho_solve((root, True), np.eye(len(own)))
+        precision_KK[np.ix_(own, own)] += len(gaps_nk) * inverse_kk
+        solved_nk = gaps_nk @ inverse_kk
+        weighed_K[own] += solved_nk.sum(axis=0)
+        square += float((gaps_nk * solved_nk).sum())
+        log_volume += 2 * len(gaps_nk) * float(np.log(np.diag(root)).sum())
+        values += gaps_nk.size
     updated_KK = np.eye(K) + prior_KK @ precision_KK
     covariance_KK = solve(updated_KK, prior_KK)
-    mean_K, values = covariance_KK @ weighed_K, int(np.isfinite(gaps_SK).sum())
+    mean_K = covariance_KK @ weighed_K
     square -= float(weighed_K @ mean_K)
     log_volume += float(np.linalg.slogdet(updated_KK)[1])
     likelihood = -log_volume / 2 - values / 2 * np.log(square)

@@ -20,7 +20,7 @@ def test_smooth_map_holds_every_route_of_the_swept_range(paper_frame: pd.DataFra
     measured = placements(paper_frame, "gap/heldout").measured
     assert int((found.rows["seeds"] > 0).sum()) == len(measured)
     assert found.caption.startswith("Gaussian process over start, end and rate, here with 12 ")
-    assert "the lowest of all measured cells is, with probability: " in found.caption
+    assert "Probability of being the lowest measured cell: " in found.caption
 
 
 def test_smooth_map_is_one_for_each_rate(tmp_path: Path) -> None:
