@@ -34,7 +34,7 @@ def table(name: str) -> pd.DataFrame:
     """Return one of `TABLES`, such as `Table 5`; `attrs` holds its source, caption and note.
 
     Raises:
-        UserError: there is no such table.
+        UserError: unknown table.
     """
     stored = lookup(TABLES, name, "table")
     frame = _frame(stored)
@@ -133,7 +133,7 @@ def sweep_table(frame: pd.DataFrame, metric: str, note: str = "") -> Table:
     The counterpart of Tables 2, 4, 5 and 6 for any sweep.
 
     Raises:
-        UserError: no such metric.
+        UserError: unknown metric.
     """
     require_metric(frame, metric)
     beside = [column] if (column := delta_column(metric)) != metric else []

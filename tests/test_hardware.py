@@ -19,7 +19,9 @@ def test_poorest_device_decides() -> None:
     both = Devices((NEW, OLD))
     assert both.names() == {"device": {"type": "cuda", "precisions": ["fp32", "fp16"]}}
     assert Devices((OLD, NEW)).precisions == ("fp32", "fp16")
-    with pytest.raises(UserError, match=r"^precision: cuda \(V100\) has no bf16; choose one of fp"):
+    with pytest.raises(
+        UserError, match=r"^precision: must be one of fp.* on cuda \(V100\), got bf16"
+    ):
         check_precisions(["fp16", "bf16"], both)
 
 
@@ -36,8 +38,8 @@ def test_cpu_is_what_torch_says() -> None:
         (None, 0, "cpu"),
         (None, 2, "GPU 0"),
         ("cuda:1", 2, "GPU 1"),
-        ("cuda", 0, "no CUDA device is visible; try --device cpu"),
-        ("cuda:2", 2, "2 CUDA devices are visible; try"),
+        ("cuda", 0, "no CUDA device is visible. Try --device cpu"),
+        ("cuda:2", 2, "2 CUDA devices are visible. Try"),
         ("tpu", 2, "must be cpu, cuda or cuda:N, got tpu"),
     ],
 )

@@ -125,7 +125,7 @@ class Devices:
         """Return the device `wanted` of this machine, or its best one.
 
         Raises:
-            UserError: no such device.
+            UserError: an unknown or invisible device.
         """
         return Devices((_facts(wanted),), slots, runs_per_device, threads)
 
@@ -160,7 +160,7 @@ def _facts(wanted: str | None) -> DeviceFacts:
         raise UserError(f"--device: {required}")
     if int(index or 0) >= len(here):
         found = f"{len(here)} CUDA devices are visible" if here else "no CUDA device is visible"
-        raise UserError(f"--device {wanted}: {found}; try --device cpu")
+        raise UserError(f"--device {wanted}: {found}. Try --device cpu.")
     return here[int(index or 0)]
 
 
@@ -170,9 +170,9 @@ def check_precisions(precisions: Iterable[str], devices: Devices) -> None:
         for kind in devices.kinds:
             if precision not in kind.precisions:
                 raise UserError(
-                    f"precision: {kind.type} ({kind.model}) has no {precision}; choose one of "
-                    f"{', '.join(devices.precisions)}; `where: precision in device.precisions`"
-                    " excludes it from a sweep"
+                    f"precision: must be one of {', '.join(devices.precisions)} on {kind.type}"
+                    f" ({kind.model}), got {precision}. Try `where: precision in device.precisions`"
+                    " in a sweep."
                 )
 
 
@@ -226,7 +226,7 @@ class RunResources:
         return "cuda" if self.gpus else self.device or "cpu"
 
     def slots(self, cpus: float, gpus: float) -> int:
-        """Return how many runs fit at once on a machine with so many CPUs and GPUs."""
+        """Return the number of runs that fit at once on a machine with these CPUs and GPUs."""
         fits = [cpus // self.cores]
         if self.gpus:
             fits.append(int(gpus) // math.ceil(self.gpus) * max(1, int(1 / self.gpus)))

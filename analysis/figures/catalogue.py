@@ -72,7 +72,7 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
     of these axes. The new files replace the folder.
 
     Raises:
-        UserError: no such sweep, or its folder cannot be written.
+        UserError: unknown sweep, or its folder cannot be written.
     """
     folder = lab.known_sweep(sweep)
     records, made = sweep_records(lab, folder), folder.path / ".figures"

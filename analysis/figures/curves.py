@@ -83,7 +83,7 @@ def curves(frame: pd.DataFrame, metric: str, axis: str) -> Curves:
     has a number only if all its seeds completed.
 
     Raises:
-        UserError: no such metric, or no numeric axis of that name.
+        UserError: unknown metric, or no numeric axis of that name.
     """
     require_metric(frame, metric)
     if axis not in frame or not pd.api.types.is_numeric_dtype(frame[axis]):
@@ -131,7 +131,7 @@ def rates(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Curves:
     Rates are 0 <= s < 1; s = 0 is the baseline, whose difference is 0.
 
     Raises:
-        UserError: no such metric.
+        UserError: unknown metric.
     """
     require_metric(frame, metric)
     trials = with_delta(frame, metric)
@@ -197,7 +197,7 @@ def over_training(frame: pd.DataFrame, metric: str) -> dict[str, Curves]:
     """Return curves of a metric over training steps and over each recorded cost.
 
     Raises:
-        UserError: no such metric, or the sweep has no several steps of training.
+        UserError: unknown metric, or only one step of training.
     """
     rows = frame[frame["role"] == "trial"] if metric.startswith("gap/") else frame
     rows.attrs |= frame.attrs
@@ -331,7 +331,7 @@ def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str) -> TimeToEqual
     A point is a stage of one run, or a run of its own length: rows of `SweepReader.training`.
 
     Raises:
-        UserError: no such metric, or the sweep has no several steps of training.
+        UserError: unknown metric, or only one step of training.
     """
     found = _against(frame, metric, cost)
     of_seeds: dict[str, list[float]] = {}

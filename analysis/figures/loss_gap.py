@@ -60,7 +60,7 @@ def gap_by_length(frame: pd.DataFrame, metric: str = GAP_TRAIN) -> Points:
     """Return the placements of `trials_frame`'s rows, the shortest routes first.
 
     Raises:
-        UserError: no such metric, or several cells share a route (see `placements`).
+        UserError: unknown metric, or several cells share a route (see `placements`).
     """
     planned = placements(frame, metric)
     return replace(planned, rows=planned.rows.sort_values(["length", "start"]))
@@ -70,7 +70,7 @@ def gap_and_quality(frame: pd.DataFrame, metric: str) -> tuple[Points, Points]:
     """Return `gap/train` and a metric of the routes that completed with both numbers.
 
     Raises:
-        UserError: no such metric, or several cells share a route.
+        UserError: unknown metric, or several cells share a route.
     """
     gap, quality = placements(frame, GAP_TRAIN), placements(frame, metric)
     both = gap.measured.index.intersection(quality.measured.index)  # in plan order
@@ -146,7 +146,7 @@ def draw_gap_and_quality(gap: Points, quality: Points, ax: style.Axes) -> None:
 def step_looks(curves: Sequence[StepGaps]) -> Iterator[tuple[StepGaps, str, str]]:
     """Yield each curve with its dashes and colour.
 
-    Lines are darker for shorter routes, and those of one length have dashes of their own.
+    Lines are darker for shorter routes; routes of one length differ in dashes.
     """
     last, lengths = max(1, len(curves) - 1), [curve.length for curve in curves]
     for k, curve in enumerate(curves):

@@ -52,7 +52,7 @@ class SampleRows:
 
 
 def sample_rows(lab: Lab, frame: pd.DataFrame) -> SampleRows | None:
-    """Return images of equal seeds and labels from the evaluation that most runs have.
+    """Return images with equal seeds and labels from the most common evaluation.
 
     Among equally common evaluations, the one with the highest guidance weight is used. A cell shows
     its first seed. If there are more than `ROWS` cells, the best and worst are kept, and one of

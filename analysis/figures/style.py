@@ -218,7 +218,7 @@ def holds_zero(points: pd.DataFrame) -> pd.Series[bool]:
 
 
 def mark_zero(ax: Axes, x: float, y: float, colour: str) -> None:
-    """Draw the dot of a value whose interval holds zero."""
+    """Draw the dot of a value whose interval contains zero."""
     ax.plot(x, y, color=colour, zorder=5, **_ZERO)
 
 

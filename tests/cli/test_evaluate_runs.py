@@ -77,8 +77,8 @@ def test_unsaid_settings_are_the_experiments(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["fd@1k", "steps=9"], "steps=9: must be of the sampler. Try sampler.steps=40"),
-        (["sampler.steps=9"], "name a metric for this sampler, e.g. fd@1k sampler.steps=40"),
+        (["fd@1k", "steps=9"], "steps=9: must be a sampler field. Try sampler.steps=40"),
+        (["sampler.steps=9"], "sampler: requires a metric of samples. Try fd@1k sampler.steps=40"),
         (["fd@1k", "sampler.steps=[9"], r"^'sampler.steps=\[9' line 1: must be valid YAML"),
         (["{heldout_loss: {image: 9}}"], "unknown key 'image', did you mean 'images'"),
         (["{heldout_loss: {images: 9"], "images: 9' line 1: must be valid YAML"),
@@ -97,7 +97,7 @@ def completed(lab: Lab) -> str:
 def test_completed_runs_of_sweep_are_measured(lab: Lab) -> None:
     plan = planned()
     store_plan(lab.sweep("budgeted"), plan)
-    with pytest.raises(UserError, match=r"^budgeted: no run has finished training$"):
+    with pytest.raises(UserError, match=r"^budgeted: must have a completed run, got none"):
         to_measure(lab, "budgeted", [], None)
     for task, state in zip(plan.tasks, (RunState.COMPLETED, RunState.FAILED, RunState.COMPLETED)):
         ended_run(lab, task.spec, state, step=1)

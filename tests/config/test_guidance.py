@@ -96,7 +96,7 @@ def test_unkept_checkpoint_is_refused_before_training() -> None:
             check_guidance(run(), spec)
         check_guidance(run(execution={"keep_steps": [50]}), spec)
         check_guidance(run(train={"steps": 50}), spec)
-        with pytest.raises(UserError, match=r"at most the 49 of training, got 50$"):
+        with pytest.raises(UserError, match=r"at most 49 \(the last step\), got 50$"):
             check_guidance(run(train={"steps": 49}, execution={"keep_steps": [50]}), spec)
 
 

@@ -44,7 +44,7 @@ def test_file_here_precedes_the_shipped_one(in_folder: Path) -> None:
     assert find("other.yml", "experiments") == in_folder / "other.yml"
     Path("experiments/tiny.yaml").unlink()
     assert find("experiments/tiny", "experiments") == shipped
-    with pytest.raises(UserError, match=r"^no experiment 'elsewhere/tiny' here or in exp"):
+    with pytest.raises(UserError, match=r"^experiment: must be here or in exp.*'elsewhere/tiny'"):
         find("elsewhere/tiny", "experiments")
 
 

@@ -144,7 +144,7 @@ def test_images_become_a_measured_sweep(
     many = "evaluate=[{heldout_loss: {images: 8}}]"
     again = [*swept, "--name", "again"]
     assert main([*again, many]) == 2
-    assert "heldout_loss requires 8 held-out images, got 6; write" in capsys.readouterr().err
+    assert "heldout_loss requires 8 held-out images, got 6. Try {" in capsys.readouterr().err
 
     # a damaged set is refused by verify, and by the run that would train on it
     array = np.load(in_folder / "latents" / "moments.npy")

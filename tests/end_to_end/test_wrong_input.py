@@ -23,7 +23,10 @@ def axis(values: str) -> str:
 OWN: list[tuple[str, ...]] = [
     ("train tiny trian.steps=3", "trian.steps=3: unknown key 'trian.steps'. Try train.steps=3"),
     ("train tiny train.step=3", "train.step: no such field, did you mean 'train.steps'?"),
-    ("train tinny", "no experiment 'tinny' here or in experiments/, did you mean 'tiny'?"),
+    (
+        "train tinny",
+        "experiment: must be here or in experiments/, got 'tinny', did you mean 'tiny'?",
+    ),
     ("train tiny --route '2->12'", "routes[0]: must be within blocks 0..11 of the network, got 2"),
     ("train tiny --route '8->2'", "routes[0]: must start before its end, got 8->2. Try 2->8."),
     ("train tiny --route '2->6' --route '5->8'", "routes[1]: must start after block 6"),
@@ -178,5 +181,5 @@ def test_one_of_several_processes_is_refused(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(shlex.split(command)) == 2
-    assert "torchrun or mpirun started several processes" in capsys.readouterr().err
+    assert "WORLD_SIZE: must be 1, got 2" in capsys.readouterr().err
     assert not list(in_folder.rglob("*"))

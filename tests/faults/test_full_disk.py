@@ -48,7 +48,7 @@ def test_full_disk_is_survived(place: Place, small_disk: Path, expected: dict[st
         driver = place.sweep()
         assert driver.wait() not in (DONE, CRASHED), driver.said()
         last = driver.said().strip().splitlines()[-1]
-        assert "No space left on device; make room and run the same" in last, driver.said()
+        assert "No space left on device. Free space and run the same" in last, driver.said()
     (small_disk / "ballast").unlink()
     place.finish()
     assert outcome(place.lab) == expected

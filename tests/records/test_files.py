@@ -75,10 +75,12 @@ def test_line_on_full_disk_is_one_error(tmp_path: Path, monkeypatch: pytest.Monk
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("tread_lab.records.durable.os.fsync", full)
-    with pytest.raises(DiskFull, match=r"cannot write .*x.jsonl: No space left on device; make"):
+    with pytest.raises(
+        DiskFull, match=r"cannot write .*x.jsonl: No space left on device. Free space"
+    ):
         append_line(tmp_path / "x.jsonl", {})
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"cannot write .*; choose another folder with --root"):
+    with pytest.raises(UserError, match=r"cannot write .*\. Try another folder with --root"):
         append_line(tmp_path / "file" / "x.jsonl", {})
 
 

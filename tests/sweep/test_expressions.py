@@ -73,7 +73,7 @@ CIRCLE = {"warmup": "=train.lr * train.batch", "lr": "=B", "batch": "=train.warm
     ("name", "said"),
     [
         ("strat", "unknown name 'strat', did you mean 'start'"),
-        ("seed", "'seed' is not available"),
+        ("seed", "must not use seed"),
         ("train.batch", "^=train.warmup: must not depend on its own value"),
     ],
 )

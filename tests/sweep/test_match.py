@@ -107,7 +107,7 @@ def test_at_baseline_is_where_it_ends() -> None:
                 "fixed": CONSTANT,
                 "evaluate": ["heldout_loss at baseline"],
             },
-            "^evaluate: `at baseline` requires baselines of equal length, got 100, 200$",
+            "^evaluate: `at baseline` requires baselines of equal length, got 100, 200 steps",
         ),
     ],
 )

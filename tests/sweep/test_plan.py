@@ -108,7 +108,7 @@ def test_search_minimises_loss_where_baselines_move(axes: Any, objective: str) -
         ("fd@2k", (FD,), {}, "got 'fd@2k' (known: cost/family_flops, "),
         ("gap/heldout", (AT_END,), None, "a gap also requires a baseline"),
         ("gap/train", (AT_END,), {}, "that the sweep measures at the end"),
-        ("heldout/loss", (AT_END, LARGER), {}, "must be of one evaluation, got 2"),
+        ("heldout/loss", (AT_END, LARGER), {}, "must come from one evaluation, got 2"),
     ],
 )
 def test_impossible_objective_is_one_line(

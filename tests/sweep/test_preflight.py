@@ -31,7 +31,7 @@ SET = {**LATENTS, "path": "set", "classes": 3}
 WEAK = {**SET, "scale": 0.2, "decoder_scale": 1.0}  # near enough to EDM's deviation of 0.5
 TWENTY, MORE = (HeldoutSpec(images=images) for images in (20, 21))  # as many are held out
 SAYS_HOW_MANY = (
-    "evaluate: heldout_loss requires 21 held-out images, got 20; write {heldout_loss: {images: 20}}"
+    "evaluate: heldout_loss requires 21 held-out images, got 20. Try {heldout_loss: {images: 20}}"
 )
 
 

@@ -87,7 +87,7 @@ def test_record_decides_whether_a_try_follows(
     ("error", "raised", "said", "ended"),
     [
         (UserError("no data"), UserError, "^no data$", "mistake"),
-        (OSError(errno.ENOSPC, "No space left"), DiskFull, "No space left; make room", "disk"),
+        (OSError(errno.ENOSPC, "No space left"), DiskFull, "No space left. Free space", "disk"),
         (DiskFull("no room for a file"), DiskFull, "^no room for a file$", "disk"),
         (torch.OutOfMemoryError("CUDA out of memory"), UserError, "got 8: .*Try 4", "oom"),
         (KeyboardInterrupt(), KeyboardInterrupt, "^$", "interrupted"),

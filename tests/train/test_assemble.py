@@ -147,7 +147,7 @@ def test_bytes_of_a_start_name_the_run(
     torch.save(state, moved)
     other = starting_from(moved, lab)
     assert len({signature(run) for run in (spec, raw, other)}) == 3
-    with pytest.raises(UserError, match="has changed since the run was planned"):
+    with pytest.raises(UserError, match="must be unchanged since planning"):
         check_start(raw)
 
 

@@ -122,14 +122,14 @@ NO_STEPS = {"train": {"steps": 0}, "init_from": {"file": "x", "digest": "d"}}
 @pytest.mark.parametrize(
     ("changes", "gigabytes", "refused"),
     [
-        (EAGER, 84, "^DiT-XL/2 dense needs about 128 GB at 256 images per pass, but .* .H100. has"
-         " 84 GB; execution.micro_batch=128 needs "),
+        (EAGER, 84, "^memory: must be at least 128 GB for DiT-XL/2 dense at 256 images per pass,"
+         " got 84 GB of .* .H100.. Try execution.micro_batch=128 "),
         (COMPILED, 100, ""),  # in practice it needs less
-        (COMPILED, 84, "needs about 94.5 GB at 256 images per pass"),
+        (COMPILED, 84, "at least 94.5 GB .* at 256 images per pass"),
         ({"execution": {"micro_batch": 128}}, 84, ""),
-        ({}, 10, "has 10 GB; one image per pass needs .*larger device$"),  # with no micro-batch
+        ({}, 10, "got 10 GB .* Try a larger device .one image per pass: "),  # with no micro-batch
         (NO_STEPS, 8, ""),
-        (NO_STEPS, 5, r"needs about 5\.4 GB .*use a larger device$"),
+        (NO_STEPS, 5, r"at least 5\.4 GB .* Try a larger device"),
     ],
 )  # fmt: skip
 def test_run_too_large_names_a_micro_batch(

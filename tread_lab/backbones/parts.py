@@ -103,7 +103,7 @@ class Attention(nn.Module):
     def forward(
         self, x_BND: Tensor, positions_BNP: Tensor | None = None, real_BN: Tensor | None = None
     ) -> Tensor:
-        """Every token attends to all tokens, or to those that `real_BN` names.
+        """Attend from every token to all tokens, or to those where `real_BN` is true.
 
         Args:
             positions_BNP: rotary features, or with a bias the place, of each token.
@@ -132,9 +132,9 @@ def attend(
     by: str = "fused",
     product: Callable[..., Any] = F.scaled_dot_product_attention,
 ) -> Any:
-    """Return softmax(q k^T / sqrt(d)) v, in which `seen` is a mask or a bias.
+    """Return softmax(q k^T / sqrt(d)) v; `seen` is a mask or a bias of the logits.
 
-    A GPU computes it with a mask by the memory-efficient kernel: cuDNN's has failed on such graphs.
+    With a mask, a GPU uses the memory-efficient kernel, because cuDNN's has failed on such graphs.
 
     Args:
         by: `math` keeps all weights in memory and makes products as torch multiplies fp32 matrices,
@@ -250,7 +250,7 @@ def build_norm(kind: str, width: int, *, affine: bool = False) -> nn.Module:
     """Return a norm of eps 1e-6; LayerNorm has parameters only with `affine`, RMSNorm always.
 
     Raises:
-        UserError: there is no such norm.
+        UserError: unknown norm.
     """
     return lookup(NORMS, kind, "model.norm")(width, affine)
 

@@ -20,7 +20,7 @@ class SpatialMix(SelfInitialised):
 
     Args:
         side: tokens of a row; in a route whole rows remain, so the grid only loses height.
-        place: l / (B - 1) and 1 - l / B, where block l stands in the network.
+        place: l / (B - 1) and 1 - l / B for block l of B.
     """
 
     def __init__(self, width: int, side: int, place: tuple[float, float]) -> None:

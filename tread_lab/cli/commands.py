@@ -102,7 +102,9 @@ def sync(
     lab = Lab.existing(root)
     sweeps = [lab.known_sweep(name).name for name in names] or lab.sweeps()
     if not sweeps:
-        raise UserError(f"no sweep in {lab.root}; start one with `tread-lab sweep`")
+        raise UserError(
+            f"--root: must contain a sweep, got none in {lab.root}. Try `tread-lab sweep`."
+        )
     tracker = MlflowTracker(lab, lab.mlflow_uri)
     for name in sweeps:
         print(f"{name}: {counts_text(tracker.sync(name)) or 'no run has begun'}")
@@ -246,12 +248,12 @@ def slurm(
     *,
     nodes: Annotated[int, "nodes of the job (1)"] = 1,
     gpus: Annotated[int, "GPUs of each node; 0: none", {"type": int, "metavar": "N"}],
-    time: Annotated[str, "time of the job, as Slurm writes it: 12:00:00"],
-    cores: Annotated[int | None, "CPU cores of each node (default: what its runs need)"] = None,
+    time: Annotated[str, "time limit of the job, e.g. 12:00:00"],
+    cores: Annotated[int | None, "CPU cores of each node (default: those of its runs)"] = None,
     gpus_per_run: Annotated[
         float | None, "GPUs per run, or a share such as 0.5 (default: 1 where nodes have GPUs)"
     ] = None,
-    margin: Annotated[int, "stop so many seconds before the time is up (300)"] = 300,
+    margin: Annotated[int, "seconds before the time limit at which runs stop (300)"] = 300,
     resubmit: Annotated[
         bool, "submit a new job each time, where requeueing is not allowed"
     ] = False,

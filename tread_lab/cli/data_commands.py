@@ -64,7 +64,7 @@ def encode(
     ] = "mean",
     pixels: Annotated[
         Literal["signed", "unit"],
-        "pixels for the autoencoder: -1..1 (signed), or 0..1 (unit) as EDM2 has them",
+        "pixel range of the autoencoder: -1..1 (signed), or 0..1 (unit) as in EDM2",
         {"flag": "--range"},
     ] = "signed",
     flips: Annotated[bool, "store the latents of the mirrored images, too"] = False,
@@ -219,10 +219,7 @@ def show_images(images: OpenedImages, where: Path) -> None:
 
 
 def show_steps(steps: Iterator[Steps], noun: str) -> int:
-    """Show the steps of a build; return how many samples were damaged.
-
-    Yields no step if everything exists already.
-    """
+    """Show the progress of a build; return the number of damaged samples, 0 without a step."""
     _, last = with_progress(steps, noun)
     return last.damaged if last is not None else 0
 

@@ -72,7 +72,7 @@ def sweep(
     *,
     plan: Annotated[bool, "print the plan and stop"] = False,
     power: Annotated[bool, "the plan with the smallest gap that 2 to 10 seeds detect"] = False,
-    retry_failed: Annotated[bool, "run all failed runs again"] = False,
+    retry_failed: Annotated[bool, "retry all failed runs"] = False,
     executor: Annotated[Literal["ray", "inline"], "executor of the runs (ray)"] = "ray",
     gpus: Annotated[
         float | None, "GPUs per run, or a share such as 0.5 (default: 1 if there is a GPU)"

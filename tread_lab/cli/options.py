@@ -72,7 +72,7 @@ SweepFile = Annotated[
 SweepName = Annotated[str | None, "name of the sweep (default: the name of the file)"]
 Tracker = Annotated[
     str,
-    "mlflow, none, or another that accelerate knows: tensorboard, wandb, aim (mlflow)",
+    "mlflow, none, or a tracker of accelerate: tensorboard, wandb, aim (mlflow)",
     {"metavar": "NAME"},
 ]
 Cpus = Annotated[int, "CPU cores per run, or per device of a run that has several (1)"]
@@ -83,7 +83,7 @@ GpusTogether = Annotated[int | None, "GPUs of this machine to use together (1)"]
 ProcessesTogether = Annotated[int | None, "CPU processes to use together (1)"]
 OneSweep = Annotated[str, "a sweep", {"metavar": "SWEEP"}]
 Host = Annotated[str, "address to listen on (default: loopback)"]
-Limit = Annotated[int | None, "use N images, evenly spread", {"metavar": "N"}]
+Limit = Annotated[int | None, "use N evenly spaced images", {"metavar": "N"}]
 Readers = Annotated[int, "threads that read images (default: all cores)"]
 SkipDamaged = Annotated[bool, "skip and count unreadable images"]
 Images = Annotated[
@@ -125,7 +125,7 @@ def _typed(hint: Any) -> dict[str, Any]:
 
 
 def routed(routes: Sequence[str] | None, overrides: Sequence[str]) -> list[str]:
-    """Return overrides after the routes that `--route` names, so that they may change the first."""
+    """Return the routes of `--route` as overrides, followed by the other overrides."""
     return [f"routes=[{', '.join(routes)}]", *overrides] if routes else [*overrides]
 
 
@@ -136,7 +136,7 @@ def run_spec(experiment: Experiment, rate: float | None) -> RunSpec:
         rate: the selection rate of every route; `None` keeps each route's own.
 
     Raises:
-        UserError: the rate is outside [0, 1), or a rate is given and the run has no route.
+        UserError: the rate is outside [0, 1), or the run has no route.
     """
     tree = dict(experiment.run)
     if rate is None:
@@ -160,8 +160,8 @@ def check_device(device: str | None, *, ray: bool = False) -> None:
     """
     if (count := os.environ.get("WORLD_SIZE", "1")) != "1":
         raise UserError(
-            f"WORLD_SIZE={count}: torchrun or mpirun started several processes; start `tread-lab`"
-            " once, without them; it starts the processes of a run"
+            f"WORLD_SIZE: must be 1, got {count}. Try starting `tread-lab` once with --gpus"
+            f" {count}, without torchrun or mpirun."
         )
     if device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""

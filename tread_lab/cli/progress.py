@@ -86,8 +86,8 @@ def tasks_progress(
     """Show the progress of tasks within the block.
 
     Args:
-        open_tasks: all open tasks; of a search, as many tasks of typical length as remain.
-        possible: further tasks that may be reported.
+        open_tasks: all open tasks; for a search, the remaining number of tasks of typical length.
+        possible: further tasks whose progress may be reported.
         labels: by run; a run without one is named by its spec.
         page: the file where pages read the time left.
     """

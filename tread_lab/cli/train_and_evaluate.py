@@ -65,10 +65,10 @@ from tread_lab.train.ranks import Processes
 
 
 def train(
-    experiment: Annotated[str, "a path, or the name of a shipped file or of one in ./experiments"],
+    experiment: Annotated[str, "a path, or the name of a file in ./experiments or a shipped one"],
     overrides: Overrides = (),
     *,
-    retry_failed: Annotated[bool, "run it again if it has failed"] = False,
+    retry_failed: Annotated[bool, "retry a failed run"] = False,
     route: Routes = None,
     rate: Rate = None,
     device: Device = None,
@@ -130,7 +130,8 @@ def together(gpus: int | None, processes: int | None, device: str | None) -> Pro
         raise UserError("--processes: must be used with --device cpu. Try --gpus for GPUs.")
     if gpus and device not in (None, "cuda"):
         raise UserError(
-            f"--device {device}: must not be combined with --gpus {gpus}, which uses the first GPUs"
+            f"--device {device}: must not be combined with --gpus {gpus}, which uses the first"
+            " GPUs. Try removing --device."
         )
     if gpus and gpus > here:
         raise UserError(f"--gpus: must be at most {here} on this machine, got {gpus}")
@@ -193,7 +194,7 @@ def evaluate(
                         at = "".join(f" {AT} {at}" for at in step.values())
                         print(f"{folder.name} {spec.kind}{at}: {metrics_line(metrics)}")
     except ProcessLost as lost:
-        raise Unavailable(f"{lost}; the same command goes on") from lost
+        raise Unavailable(f"{lost}. Try the same command again.") from lost
     if as_json:
         print(json.dumps(rows))
     user_errors.raise_first()
@@ -225,12 +226,16 @@ def to_measure(
         defaults = folder.evaluation_defaults()
         specs = named_evaluations(named, defaults, reference)
         if not specs:
-            raise UserError("name a metric, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
+            raise UserError(
+                "metrics: requires a metric for a single run. Try heldout_loss or fd@1k."
+            )
         if exported.exported and any(spec.step is not None for spec in specs):
-            raise UserError(f"{name} has the weights of one step; name a metric, e.g. fd@1k")
+            raise UserError(
+                f"{name}: must be evaluated at its only step. Try fd@1k without `{AT}`."
+            )
         trained = [(folder, specs)] if exported.exported else _trained([(folder, specs)])
     if not trained:
-        raise UserError(f"{name}: no run has finished training")
+        raise UserError(f"{name}: must have a completed run, got none. Try `tread-lab status`.")
     return trained, defaults
 
 
@@ -262,7 +267,10 @@ def named_evaluations(
     specs = decode_evaluations(items, defaults, cells=[settings])
     samples = [spec for spec in specs if isinstance(spec, SamplesSpec)]
     if settings and not samples:
-        raise UserError("name a metric for this sampler, e.g. fd@1k sampler.steps=40")
+        raise UserError("sampler: requires a metric of samples. Try fd@1k sampler.steps=40.")
     if reference is not None and not any(METRICS[m].compares for s in samples for m in s.metrics):
-        raise UserError(f"name a metric for this reference, e.g. fid@1k --reference {reference}")
+        raise UserError(
+            "--reference: requires a metric that compares with a reference. Try fid@1k --reference"
+            f" {reference}."
+        )
     return specs

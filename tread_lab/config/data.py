@@ -21,10 +21,9 @@ class Source:
     Attributes:
         latents: whether samples are latents of an autoencoder.
         scaled: whether stored values are already scaled, unless the spec sets `scale`.
-        decoder_scale: divisor of the decoder if the spec sets no factor.
-        normalised: each channel is normalised by statistics beside the data, if the spec does not
-            say otherwise.
-        enlarges: side of a decoded image over that of a latent (8 for SD's autoencoder).
+        decoder_scale: divisor before decoding if the spec sets no factor.
+        normalised: whether each channel is normalised by statistics beside the data by default.
+        enlarges: ratio of image side to latent side (8 for SD's autoencoder).
         options: the fields of `OPTIONS` that apply; others are reset.
     """
 
@@ -69,10 +68,9 @@ class DataSpec:
         scale: factor from stored values to the network's: 1 for latents stored scaled, like the
             official tars; 0.18215 for raw SD latents. The default is 1 for `shards`, and for
             `latents` `decoder_scale`, else 1.
-        decoder_scale: what the decoder divides the network's values by (0.18215 for SD's). The
-            default is `scale`; for `shards` without either it is 0.18215. Where channels are
-            normalised, only tars, and arrays packed of tars, are times a factor: this one, else
-            0.18215.
+        decoder_scale: divisor of the network's values before decoding (0.18215 for SD's). The
+            default is `scale`; for `shards` without either it is 0.18215. With normalised channels,
+            the factor only applies to tars and arrays packed from tars; default 0.18215.
         deviation: expected standard deviation of the network's values, checked before training; not
             part of the signature.
         posterior: for stored moments, whether training draws a new sample each epoch or uses the

@@ -54,7 +54,7 @@ def step_of(written: Any) -> int | str | None:
 
 
 def steps_of(written: Any) -> tuple[int | str | None, ...]:
-    """Return the steps of `250, 50%, end`, of a list of such, or of one number; each once.
+    """Return the distinct steps of `250, 50%, end`, of a list, or of one number.
 
     Raises:
         UserError: a part is not a step, or the list is empty.
@@ -97,8 +97,8 @@ def _at(spec: EvaluationSpec, steps: int) -> EvaluationSpec:
         step = max(1, round(float(step.removesuffix("%")) / 100 * steps))
     if step is not None and step > steps:
         raise UserError(
-            f"evaluate: step must be at most {steps}, the last of training, got {step}; shares"
-            f" such as `{AT} 25%, 50%, {END}` fit runs of any length"
+            f"evaluate: step must be at most {steps}, the last step of training, got {step}. Try"
+            f" shares such as `{AT} 25%, 50%, {END}`, which fit runs of any length."
         )
     return replace(spec, step=None if step == steps else step)
 
@@ -124,18 +124,20 @@ class SamplerSpec:
     """How images are generated; defaults are EDM's deterministic sampler as the paper uses it.
 
     Attributes:
-        solver: `heun` and `euler` integrate the ODE of any process. `heun` ends with a step of
-            Euler, as EDM's, SiT's and REPA's code; `heun_full` does not, which is for a flow alone
-            and of second order there. `ddpm` takes DDPM's ancestral steps and `ddim` integrates its
-            ODE by Euler, both in even steps of t from 999 to 0 (OpenAI's `ddimN` is another grid:
-            0, 20, ..., 980 for 50); `sde` takes those of a flow's SDE with w_t = sigma_t (SiT).
+        solver: `heun` and `euler` integrate the ODE of any process. `heun` ends with an Euler step,
+            as EDM's, SiT's and REPA's code. `heun_full` ends with a full Heun step; only for flows,
+            where it is second-order. `ddpm` takes DDPM's ancestral steps and `ddim` integrates
+            its ODE by Euler, both in even steps of t from 999 to 0 (OpenAI's `ddimN` has another
+            grid: 0, 20, ..., 980 for 50). `sde` takes Euler-Maruyama steps of a flow's SDE with
+            w_t = sigma_t (SiT).
         steps: steps of the solver (Heun: 2 steps - 1 network calls; `heun_full`: 2 steps).
-        sigma_min, sigma_max, rho: EDM's noise grid (Karras et al. 2022, eq. 5), of which DDPM takes
-            the nearest of its levels; a flow goes in even steps of t.
-        last_step: of the `sde`, the last step in t, which adds no noise; 0.04 as in SiT.
+        sigma_min, sigma_max, rho: EDM's noise grid (Karras et al. 2022, eq. 5); DDPM uses the
+            nearest of its levels. A flow uses even steps of t instead.
+        last_step: size in t of the last step of `sde`, which adds no noise; 0.04 as in SiT.
         precision: arithmetic of the network; the ODE is integrated in float64.
-        labels: `uniform` draws each label from the image's seed, `balanced` takes them in turn.
-        seed: image i has the seed `seed + i`, and depends on nothing else.
+        labels: `uniform` draws each label from the image's seed, `balanced` cycles through the
+            classes.
+        seed: image i has the seed `seed + i`, its only source of randomness.
     """
 
     solver: Annotated[str, SOLVERS] = "heun"
@@ -154,7 +156,8 @@ class SamplerSpec:
         settle(self, last_step=last if self.solver == "sde" else None)
         if self.sigma_min >= self.sigma_max:
             raise UserError(
-                f"sigma_min: must be below sigma_max ({self.sigma_max:g}), got {self.sigma_min:g}"
+                f"sigma_min: must be below sigma_max ({self.sigma_max:g}), got {self.sigma_min:g}."
+                " Try sigma_min=0.002 and sigma_max=80."
             )
 
 
@@ -235,7 +238,7 @@ class SamplesSpec:
             (ADM's inception score), `is_shuffled` (torch-fidelity's), `precision`, `recall`;
             without any, only the sample grid is drawn.
         sets: number of sets of `count` images with disjoint seeds; their spread is recorded.
-        sampler: how images are generated; by default as the experiment says.
+        sampler: how images are generated; by default the experiment's sampler.
         step, ema: of the weights that are measured, as for the held-out loss.
         reference: file of reference statistics; `None` for the held-out images, as in
             `fid[heldout]@10k`.
@@ -302,15 +305,14 @@ def decode_evaluations(
 ) -> tuple[EvaluationSpec, ...]:
     """Return the evaluations of a list such as `[heldout_loss, fd@1k, {samples: {count: 64}}]`.
 
-    `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`, `fd@1k x3` for that with `sets:
-    3`, and `fid[heldout]@1k` is that
-    with `reference: heldout`; metrics that share count, sampler, step and reference become one
-    evaluation, so that images are generated once.
-    `fd@1k at 250, 50%, end` is one evaluation at each of these steps, and so is the key `at`; with
-    options it is `{fd@1k: {ema: [0.05, 0.1]}}`.
+    `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`; `x3` adds `sets: 3`, and
+    `fid[heldout]@1k` adds `reference: heldout`. Metrics that share count, sampler, step and
+    reference become one evaluation, so that images are generated once. `fd@1k at 250, 50%, end` is
+    one evaluation at each of these steps, and so is the key `at`; with options it is `{fd@1k: {ema:
+    [0.05, 0.1]}}`.
 
     Args:
-        defaults: settings that items do not name; `None` for the defaults of their classes.
+        defaults: settings that items omit; `None` for the defaults of their classes.
         cells: dotted sampler fields; each evaluation of samples is repeated per cell.
 
     Raises:

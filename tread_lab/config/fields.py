@@ -45,8 +45,8 @@ def check_fields(fields: Iterable[tuple[str, str, Any]], others: Iterable[str] =
     """Refuse unknown dotted fields and invalid values.
 
     Args:
-        fields: for each, its place in the file (such as `axes.`), name and value.
-        others: names that are valid beside the dotted fields.
+        fields: (place in the file such as `axes.`, name, value) of each field.
+        others: further valid names.
 
     Raises:
         UserError: lists all of them.
@@ -83,7 +83,7 @@ def near_field(key: str, others: Iterable[str] = SHORT) -> str:
     """Return `, did you mean 'train.lr'?` for `lr` or `trian.lr`, else the names at the top.
 
     Args:
-        others: names that are valid beside the dotted fields.
+        others: further valid names.
     """
     fields = {*others, *all_fields()}
     return suggest(

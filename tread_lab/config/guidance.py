@@ -191,7 +191,7 @@ def check_guidance(run: RunSpec, guidance: GuidanceSpec) -> None:
     last, kept = run.train.steps, run.execution.keep_steps
     for step in {branch.step or last for branch in guidance.branches}:
         if step > last:
-            raise UserError(f"guidance: step must be at most the {last} of training, got {step}")
+            raise UserError(f"guidance: step must be at most {last} (the last step), got {step}")
         if step != last and step not in kept:
             raise UserError(
                 f"guidance: step must have a kept checkpoint, got {step}. Try"
@@ -207,16 +207,16 @@ def check_branches(run: RunSpec, guidance: GuidanceSpec, step: int | str | None)
         step: evaluated step of the run, `None` for its end.
     """
     in_network = run.bypass.weights(run.routes) is not None
-    if in_network and spans_of(routes_taken(run, guidance)) not in ((), run.spans):
+    if in_network and spans_of(taken := routes_taken(run, guidance)) not in ((), run.spans):
         raise UserError(
-            f"guidance.routes: must be absent with bypass {run.bypass.kind}, whose route end"
-            " belongs to the network"
+            f"guidance.routes: must be absent or equal the run's routes with bypass"
+            f" {run.bypass.kind}, got {' + '.join(map(str, taken))}. Try removing guidance.routes."
         )
     labels = {branch.label for branch in guidance.branches}
     if "none" in labels and not run.may_know("none"):
         raise UserError(
             "guidance: must not use the null class, which train.label_drop=0 never trains. Try"
-            " train.label_drop=0.1, or a rate or a step of the weak branch."
+            " train.label_drop=0.1, or set `rate` or `step` under `guidance.weak`."
         )
     if "class" in labels and not run.may_know("class"):
         raise UserError(

@@ -183,7 +183,7 @@ def _apart(trees: Mapping[str, Cell], leave: Sequence[str]) -> dict[str, Cell]:
 
 
 def without_axis(label: str, axis: str) -> str:
-    """Return a cell's label without the value of one numeric axis; routes' own rates stay."""
+    """Return a cell's label without the value of one numeric axis; rates inside routes are kept."""
     if axis == "rate" and re.search(r" s=\S+ \+ ", label):
         return label
     short = "s" if axis == "rate" else re.escape(axis.rpartition(".")[2])
@@ -273,7 +273,7 @@ class MetricNames:
 
     def label(self, tree: Tree, source: str | None = None) -> str:
         """Return the label of an evaluation's tree: `heldout_loss`, `fd+kid@1k steps=8 at 250`, or
-        `fid[heldout]@10k` where the data's own held-out images stand in for a reference file.
+        `fid[heldout]@10k` where the data's held-out images replace a reference file.
 
         Args:
             source: data source, which determines the features of metrics such as `kid`; if unknown,

@@ -73,7 +73,8 @@ class Override:
 
 
 def find(name: str, *kinds: str) -> Path:
-    """Return the YAML file of a name: as given, in the folder of a kind here, or as shipped.
+    """Return the YAML file of a name: a path, a file in a folder named for its kind, or a shipped
+    file.
 
     Args:
         kinds: `sweeps`, `experiments` or both.
@@ -88,7 +89,7 @@ def find(name: str, *kinds: str) -> Path:
             return (folder / file).absolute()
     names = {path.stem for folder in (Path(), *folders) for path in folder.glob("*.yaml")}
     what, where = kinds[0].removesuffix("s"), " or ".join(f"{kind}/" for kind in kinds)
-    raise UserError(f"no {what} {name!r} here or in {where}{suggest(file.stem, names)}")
+    raise UserError(f"{what}: must be here or in {where}, got {name!r}{suggest(file.stem, names)}")
 
 
 def shipped_folder(kind: str) -> Path:
@@ -101,7 +102,7 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     """Return the experiment `name` with `key=value` overrides.
 
     Raises:
-        UserError: no such file, invalid YAML, or an unknown key.
+        UserError: a missing file, invalid YAML, or an unknown key.
     """
     typed = _single(overrides, f"tread-lab sweep {name}")
     for override in typed:
@@ -143,7 +144,7 @@ def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
     typed = _single(overrides, "one evaluation for each")
     for override in typed:
         if not override.key.startswith("sampler."):
-            raise UserError(f"{override.text}: must be of the sampler. Try sampler.steps=40.")
+            raise UserError(f"{override.text}: must be a sampler field. Try sampler.steps=40.")
     return {override.key.removeprefix("sampler."): override.value for override in typed}
 
 
@@ -157,7 +158,8 @@ def evaluations_of(words: Sequence[str]) -> list[Any]:
 
 
 def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:
-    """Return (name, sweep, experiment) of a sweep file; an experiment's is {experiment: NAME}.
+    """Return (name, sweep, experiment) of a sweep file; an experiment file means {experiment:
+    NAME}.
 
     Later sources take precedence: field defaults, files under `defaults`, the experiment, `fixed`,
     axes, overrides. An override sets a key of the sweep file (`seeds=[0,1]`), the experiment's

@@ -21,7 +21,7 @@ class MetricKind:
         nature: `quality`, `cost`, or `neither` (no better direction).
         better: `lower`, `higher`, or empty.
         compared: `difference` if the baseline's value can be subtracted, `gap` if the value is
-            already a difference, `value` if baselines have no such number.
+            already a difference, `value` if baselines lack the number.
         label: axis label; empty for the name itself.
         unit: of its values; empty for a number without one.
         digits: of a value without an interval.
@@ -202,7 +202,7 @@ class ReferenceSpec:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names that its file may have in a folder."""
+        """Accepted names of the file in a folder."""
         published = PUBLISHED.get(self.name)
         return (f"{self.name}.npz", *([published] if published else []))
 

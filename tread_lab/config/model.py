@@ -27,7 +27,7 @@ class Backbone:
         scans: whether it reads tokens in order, so that only whole rows can be routed.
         compiles: whether a block compiles to one graph; Mamba's scan, a loop over tokens, would be
             unrolled.
-        alike: whether all blocks cost the same; else each is counted.
+        alike: whether all blocks have equal cost; otherwise each is counted.
         texts: whether a block accepts text tokens beside image tokens.
         options: the fields of a `ModelSpec` that it has beside depth, width, patch and init.
     """
@@ -78,8 +78,8 @@ class ModelSpec:
         patch: p, the side of a patch in latent pixels.
         mlp_ratio: hidden width of the MLP over d; SwiGLU has 2/3 of it. Mamba has no MLP.
         norm, mlp, rope, qk_norm: DiT's block as published, or the parts of LightningDiT's: RMSNorm,
-            SwiGLU, rotary positions; its code can also normalise queries and keys, and no published
-            configuration does.
+            SwiGLU, rotary positions; `qk_norm` (normalised queries and keys) is in its code, but in
+            no published configuration.
         state: S, the state of a Mamba channel.
         relative_bias: attention has a trained bias for each difference of two places and each head
             (MDT).
@@ -121,7 +121,9 @@ class ModelSpec:
             usual = f"Try heads={usual_heads(self.width)}."
             raise UserError(f"heads: must divide the width {self.width}, got {self.heads}. {usual}")
         if self.rope and (each := self.width // self.heads) % 4:
-            raise UserError(f"rope: head width must be a multiple of 4, got {each}")
+            raise UserError(
+                f"rope: head width must be a multiple of 4, got {each}. Try rope=false."
+            )
         if self.rope and self.relative_bias:
             raise UserError("relative_bias: must be false with rotary positions. Try rope=false.")
 
@@ -147,8 +149,8 @@ class ModelSpec:
 
     @functools.cached_property
     def name(self) -> str:
-        """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch); heads that
-        are not the usual ones, and another state, are said as in `DiT-12x32x4/2`.
+        """`DiT-S/2` for a published size, else `DiT-12x32/2` (depth x width / patch); unusual
+        heads, or an unusual state, are appended as in `DiT-12x32x4/2`.
 
         Options of the modern block are appended (`DiT-S/2+rope`); RMSNorm, SwiGLU and rotary
         positions together make a LightningDiT, a relative bias and trained positions an MDT.

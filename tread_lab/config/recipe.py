@@ -108,7 +108,7 @@ class EnsembleLoss(Loss):
 
     The paper (arXiv 2501.04765v1) and the first code disagree; both forms are available:
     `equation`: L_dsm = E ||(1 - m) (D(x0 + n) - x0)||^2, L_mae = E ||m (D(x0 + n) - x0)||^2, each a
-        mean over **all** places, of which it has its own.
+        mean over **all** places.
     `code`: L_dsm is averaged over the kept patches; the target of L_mae is the **noisy** sample
         x0 + n, every patch normalised to mean 0 and variance 1, averaged over the routed patches.
 
@@ -124,8 +124,8 @@ class EnsembleLoss(Loss):
     noise_weight: Literal["dsm", "both", "none"] = "dsm"
 
     def resolved(self, run: RunSpec) -> EnsembleLoss:
-        """Return the loss with `dsm` for `both` where they are one: lambda is 0, or the process
-        weighs all levels alike."""
+        """Return the loss with `both` replaced by `dsm` if they are equal: lambda is 0, or all
+        levels have equal weight."""
         same = self.weight == 0 or not isinstance(run.process, EDMSpec)
         return replace(self, noise_weight="dsm") if same and self.noise_weight == "both" else self
 
@@ -174,7 +174,7 @@ class EmaSpec:
 
     Attributes:
         decay: decay per step, from step 0 on.
-        halflife: half-life as a fraction of all steps; replaces `decay` where given.
+        halflife: half-life as a fraction of all steps; replaces `decay`.
         snapshots: evenly spaced steps at which EDM2's two averages are stored, from which an
             evaluation's `ema` is reconstructed; try 32.
     """

@@ -50,7 +50,9 @@ class Registry(dict[str, Entry]):
             UserError: the name is built in.
         """
         if name in self.built_in:
-            raise UserError(f"{self.noun}: {name!r} is built in; choose another name")
+            raise UserError(
+                f"{self.noun}: must be a new name, got the built-in {name!r}. Try another."
+            )
 
         def add(entry: Any) -> Any:
             if self._facts is not None:
@@ -62,7 +64,7 @@ class Registry(dict[str, Entry]):
 
 
 def import_plugins(names: Iterable[str]) -> None:
-    """Import modules that register entries, from the current folder or where Python finds them.
+    """Import modules that register entries, from the current folder or the Python path.
 
     Raises:
         UserError: names the module that cannot be imported.
@@ -82,8 +84,8 @@ class JoinedBy:
     """Location of a system, and the fields of a run that request it.
 
     Attributes:
-        package: the folder, as it is imported. Its module `spec` has the classes; the module with
-            the name of the folder has `SYSTEM`, which derives from `train.joining.System`.
+        package: import path of the folder. Its module `spec` has the classes; the module with the
+            name of the folder has `SYSTEM`, which derives from `train.joining.System`.
         classes: field of a run (`bypass`, `loss`, `repa`, `captions`) -> its class. Each class
             names its system; those of plugins have their own `kind`.
     """

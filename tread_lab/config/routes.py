@@ -124,7 +124,7 @@ class Selection:
     """Requirements of a selection on the token grid.
 
     Attributes:
-        unit: number of tokens that leave together, given the side of the square grid.
+        unit: number of tokens routed together, as a function of the grid's side.
         side: the side of the grid must be a multiple of this.
         keeps_order: whether backbones that scan rows support it.
     """
@@ -158,7 +158,7 @@ class RouteSpec:
         end: j, the last block that routed tokens skip.
         rate: s in [0, 1), the fraction of the N tokens that is routed: floor(s N) of them.
         rate_end: s in the last routed steps, reached from `rate` in `STAGES` equal stages. `None`
-            keeps the rate. Inference uses `rate`.
+            for a constant rate. Inference uses `rate`.
         selection: how tokens are drawn, uniformly for every sample: `random` tokens, whole `rows`
             of the token grid (required by scans), equally many tokens of every 2 x 2 window
             (`structured`, as in SPRINT: 1 of 4 stays at 0.75, 2 at 0.5; at other rates windows
@@ -166,8 +166,8 @@ class RouteSpec:
             numbers vary). `importance` mixes the draw with the tokens' L1 norms.
         l1: w in [-1, 1] of `importance`: tokens of lowest (1 - |w|) u + |w| m are routed, u being
             uniform and m the L1 norm of a token as it enters the route, scaled to [0, 1] within its
-            sample; w < 0 has 1 - m. A positive w keeps large norms, a negative one small norms: the
-            first code's `l1_reg` is -w. 0 is `random`.
+            sample; w < 0 uses 1 - m. A positive w keeps large norms, a negative one small norms:
+            the first code's `l1_reg` is -w. 0 is `random`.
     """
 
     start: Position

@@ -76,12 +76,12 @@ class RunSpec:
 
     Attributes:
         routes: sequential, disjoint routes; none is the dense network.
-        bypass: how routed tokens get around a route; the default without routes.
+        bypass: path of routed tokens around a route; reset to the default without routes.
         routes_from, routes_until: steps at which routes are switched on and off, as numbers or
             fractions of all steps; other steps are dense.
-        loss: training loss; without routes the plain loss, unless the loss is `dense`.
+        loss: training loss; without routes reset to the plain loss, unless its class is `dense`.
         repa: alignment with a frozen encoder, or `None`.
-        captions: text to image: the encoder of the captions beside the data; `None` sees classes.
+        captions: caption encoder for text to image; `None` for class-conditional runs.
         init_from: the run or the file whose weights this one starts from, or `None`.
         precision: arithmetic of the forward and backward pass; weights stay fp32. `tf32` rounds
             the inputs of matrix products, `fp16` scales the loss and skips steps that overflow.
@@ -185,7 +185,7 @@ class RunSpec:
 
     @property
     def fp32_attention(self) -> str:
-        """What makes the attention of these blocks: `fused` is torch's choice."""
+        """Attention kernel of these blocks; `fused` is torch's choice."""
         return self.fp32_block.partition("/")[2] or "fused"
 
     @property

@@ -158,9 +158,9 @@ class SweepSpec:
         match: the cost in which every trial equals its baseline; determines the steps. An axis
             `spend: [0.5, 1, 2]` multiplies the cost of both; `None` keeps the written steps.
         seeds: every cell and its baseline run once per seed; a list, or a range such as `0..4`.
-        evaluate: evaluations of every run; `None` means those of the experiment.
+        evaluate: evaluations of every run; `None` for the experiment's evaluations.
         sampler_axes: field of the sampler -> values, written as `axes` are; every evaluation of
-            samples is made with each of them, on the same trained runs.
+            samples is repeated with each of them, on the same trained runs.
         search: suggests cells one after another; `None` runs every cell.
         stop_early: early stopping by ASHA; `None` trains every cell to the end.
         hours: time limit over all sessions; then runs stop with checkpoints.
@@ -243,7 +243,8 @@ def _listed(axes: Any, path: str) -> list[tuple[str, Any]]:
 def check_count(count: int, name: str) -> None:
     """Refuse too many cells."""
     if count > MOST_CELLS:
-        raise UserError(f"{name}: {count:,} cells, more than {MOST_CELLS:,}; split the sweep")
+        most = f"must have at most {MOST_CELLS:,} cells"
+        raise UserError(f"{name}: {most}, got {count:,}. Try splitting the sweep.")
 
 
 def distinct(cells: Sequence[Cell]) -> list[Cell]:
@@ -310,7 +311,7 @@ def numbers(text: str, path: str) -> list[int] | list[float]:
     """Return the numbers of a range, both ends inclusive.
 
     `0..7` and `0..8 step 2` are whole numbers. `1e-4..1e-2 log` are 33 numbers at equal ratios,
-    `0.1..0.9 linear 9` are 9 at equal distances; whole ones where both ends are written so.
+    `0.1..0.9 linear 9` are 9 at equal distances; integers if both ends are.
 
     Raises:
         UserError: not a range, or one without or with too many numbers.
@@ -368,7 +369,7 @@ def follows_length(run: Mapping[str, Any], written: Iterable[tuple[str, float]])
 
     Args:
         run: its tree, with shares of the steps as numbers.
-        written: `written_shares` of the settings it was made from.
+        written: `written_shares` of the original settings.
     """
     train = run["train"]
     if train.get("schedule", "constant") != "constant":

@@ -171,8 +171,8 @@ class Added:
     Attributes:
         parameters, positions: trained values, and values of fixed tables.
         macs: tokens in each block -> MACs of one image's forward pass.
-        activations: values of the residual width, and of what matrix products read and write, that
-            one image keeps for the backward pass.
+        activations: values kept per image for the backward pass: of the residual width, and of
+            operands and results of matrix products.
         unsampled: parameters that sampling does not need.
     """
 
@@ -225,7 +225,7 @@ class Priced:
 
 
 def priced_systems(spec: RunSpec) -> tuple[Priced, ...]:
-    """Return the systems that a run asks for, in the order in which they join its steps."""
+    """Return the systems of a run, in the order in which they join its steps."""
     asked = {part.system for part in spec.systems.values()}
     return tuple(_system(name) for name in SYSTEMS if name in asked)
 

@@ -69,7 +69,7 @@ class Cost:
         plain_macs: forward pass of the network without routes and bypass.
         dense, routed: a step without and with the run's routes.
         step: the routed step; the dense step if routes are never on.
-        phases: images and FLOPs of one image in each part of the steps whose routes stay the same.
+        phases: (images, FLOPs per image) of each part of training with constant routes.
         activation_bytes: bytes per image kept for the backward pass, in the largest step (fused
             attention, no recomputation), without frozen encoders and decoders.
         working_bytes: estimated further bytes per image while a block is computed.
@@ -111,7 +111,7 @@ class Cost:
         return self.flops_of(self.images)
 
     def flops_of(self, images: int) -> int:
-        """Return the FLOPs of the first of the run's training images."""
+        """Return the FLOPs of training on the run's first `images` images."""
         spent = 0
         for most, flops in self.phases:
             spent += min(images, most) * flops
@@ -154,7 +154,7 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False, compiled: bool = False) ->
     """Return the cost of `spec`, cached for specs of equal cost.
 
     Args:
-        learn_sigma: twice the output channels whatever the process, as in the original DiT.
+        learn_sigma: count twice the output channels for every process, as in the original DiT.
         compiled: with the memory of compiled blocks.
     """
     per_channel = 2 if learn_sigma else outputs(spec.process)

@@ -47,7 +47,7 @@ class Autoencoder:
             differ by a level.
 
     Raises:
-        UserError: diffusers is not installed; when decoding: no such weights.
+        UserError: diffusers is not installed; when decoding: missing weights.
     """
 
     compiled = False
@@ -110,10 +110,10 @@ class Autoencoder:
 
 
 def images_at_once(device: torch.device, pixels: int) -> int:
-    """Return how many images of so many pixels are decoded in a call.
+    """Return the number of images per decoder call, by their pixels.
 
-    On a GPU they take at most half of the memory that is free now, whoever has the rest; they are a
-    power of two, so that a compiler meets few sizes.
+    On a GPU they use at most half of the free memory. The number is a power of two, so that few
+    sizes are compiled.
     """
     most = AT_ONCE.get(device.type, AT_ONCE["cpu"]) // pixels
     if device.type == "cuda":
@@ -139,7 +139,7 @@ class Encoder:
         range: pixel range of its input.
 
     Raises:
-        UserError: diffusers is not installed, or there is no such autoencoder.
+        UserError: diffusers or the autoencoder is missing.
     """
 
     def __init__(self, where: str, *, range: PixelRange = "signed") -> None:
@@ -197,8 +197,8 @@ def _check(where: str) -> None:
     """Refuse what cannot be loaded, without loading it."""
     if importlib.util.find_spec("diffusers") is None:
         raise UserError(
-            f"autoencoder {where!r} requires the package diffusers: `pip install"
-            " 'tread-lab[latents]'`"
+            f"autoencoder: {where} requires the package diffusers. Try `pip install"
+            " 'tread-lab[latents]'`."
         )
     folder = Path(where)
     if (folder.is_absolute() or folder.is_dir()) and not (folder / "config.json").exists():

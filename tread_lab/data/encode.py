@@ -76,7 +76,10 @@ def encode(
         DiskFull: no space; call again to continue.
     """
     if stored.size % encoder.zoom:
-        raise UserError(f"--size: must be a multiple of {encoder.zoom}, got {stored.size}")
+        nearest = max(1, round(stored.size / encoder.zoom)) * encoder.zoom
+        raise UserError(
+            f"--size: must be a multiple of {encoder.zoom}, got {stored.size}. Try {nearest}."
+        )
     plan: dict[str, object] = {
         **images.digests(),
         "encoder": {"name": encoder.name, "digest": encoder.digest},

@@ -50,7 +50,7 @@ class LabelledFiles:
     the data, or in REPA's subfolder.
 
     Raises:
-        UserError: no such file, or other content.
+        UserError: a missing file, or other content.
     """
 
     def __init__(self, path: Path, subfolder: str) -> None:

@@ -35,9 +35,8 @@ class PackedArrays(Store):
     Instead of `latents` there may be `moments` [n, 2C, H, W], the mean and the log-variance of the
     encoder's posterior. Optional arrays in the same order:
 
-    - `latents_flip` (or `moments_flip`), of the mirrored images; - `images` [n, 3, height, width]
-    (uint8), what the latents were encoded from, which REPA's
-      encoder sees;
+    - `latents_flip` (or `moments_flip`), of the mirrored images;
+    - `images` [n, 3, height, width] (uint8), the encoded images, for REPA's encoder;
     - `captions.jsonl` (`read_captions`).
 
     `heldout_latents`, `heldout_labels` and `heldout_captions.jsonl` are the held-out part; without

@@ -33,7 +33,7 @@ class SafetensorsFiles(Store):
     def open(self, split: Split) -> tuple[NDArray[np.integer], tuple[int, ...]]:
         paths = [path for _, path in self.files(self.path)]
         if not paths:
-            raise UserError(f"data.path: no *.safetensors in {self.path}")
+            raise UserError(f"data.path: must contain *.safetensors, got none in {self.path}")
         self._maps = [_mapped(path) for path in paths]
         first = self._maps[0]
         for path, maps in zip(paths, self._maps, strict=True):

@@ -182,7 +182,7 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
         DiskFull: no space; call again to continue.
     """
     if source == "latents":
-        raise UserError(f"{path}: is packed already. Try `unzip` for an .npz.")
+        raise UserError(f"{path}: must not be packed latents. Try data.path={path}.")
     store, normalise = open_store(source, path), statistics_beside(str(path)) is not None
     data = DataSpec(source=source, path=str(path), normalise=normalise)
     plan = {"packed": source, "scaled": data.holds.scaled, "digest": content_digest(data)}

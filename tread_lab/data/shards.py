@@ -26,8 +26,7 @@ OPEN = 256  # tars of a split that stay open, of the 1,024 files that a process 
 
 class Member(NamedTuple):
     """A file in a tar: `folder/000001.latent.npy` has the key `folder/000001`, the part
-    `latent.npy` in small letters, its first byte and length, and its content where that was asked
-    for."""
+    `latent.npy` in small letters, its first byte and length, and its content if requested."""
 
     key: str
     part: str
@@ -63,7 +62,7 @@ def members(tar: Path, parts: Collection[str], read: Collection[str] = ()) -> It
 
 def bad_tar(tar: Path, what: str) -> UserError:
     """Return the error of a tar that cannot be used."""
-    return UserError(f"data.path: {tar}: {what}; make this tar again or move it away")
+    return UserError(f"data.path: {tar}: {what}. Try making this tar again or moving it away.")
 
 
 def _members(file: IO[bytes], parts: Collection[str], read: Collection[str]) -> Iterator[Member]:
@@ -103,8 +102,9 @@ class TarShards(OneFileEach):
     """One split of the samples in a folder of tars, or in the tars that a glob names.
 
     Tars are ordered by name, samples by position; `split_ids` chooses held-out samples. The first
-    opening in a process reads every header (half a minute per million samples), later ones those of
-    changed tars. Afterwards only requested samples are read, from any thread or process.
+    opening in a process reads every header (half a minute per million samples), later openings only
+    the headers of changed tars. Afterwards only requested samples are read, from any thread or
+    process.
     """
 
     @staticmethod

@@ -121,7 +121,7 @@ def content_digest(
     try:
         files = [*FILES[data.source](path)]
         if not files:
-            raise UserError(f"data.path: no data in {path}")
+            raise UserError(f"data.path: must contain data, got none in {path}")
         if data.normalised:
             files.append(("statistics", statistics_file(str(path))))
         return digest_of(path, files, cache, say)

@@ -279,7 +279,7 @@ def check_labels(labels_N: NDArray[np.int64], spec: DataSpec) -> None:
 
 
 def absent_labels(labels_N: NDArray[np.int64], classes: int) -> str:
-    """Return the labels among 0..classes-1 that no sample has, some of many; empty for none."""
+    """Describe labels among 0..classes-1 without samples, at most a few; empty for none."""
     absent = np.setdiff1d(np.arange(classes), labels_N)
     named = ", ".join(map(str, absent[:MOST_NAMED].tolist()))
     return named if len(absent) <= MOST_NAMED else f"{named}, ... ({len(absent)} of {classes})"

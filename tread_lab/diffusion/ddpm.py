@@ -22,9 +22,9 @@ _LEAST = 1e-12  # of a probability, before its logarithm
 
 
 def respaced(n: int) -> list[int]:
-    """Return t - 1 = 999 i / (n - 1), rounded: the steps of a chain that is n long (Nichol &
-    Dhariwal 2021, section 4). As in OpenAI's code the stride is accumulated in float64, which
-    resolves ties; a chain of one step starts from pure noise.
+    """Return t - 1 = 999 i / (n - 1), rounded: the steps of a chain of length n (Nichol & Dhariwal
+    2021, section 4). As in OpenAI's code the stride is accumulated in float64, which resolves ties;
+    a chain of one step starts from pure noise.
     """
     if n == 1:
         return [DDPM_LEVELS - 1]
@@ -88,7 +88,7 @@ class DDPM(Process):
         return LossTerms(x_BCHW, z_BCHW, denoised_BCHW, error_BCHW, torch.ones_like(level_B))
 
     def velocity(self, prediction_BCHW: Tensor, z_BCHW: Tensor, level: Tensor) -> Tensor:
-        """dz/dsigma = eps: a step of Euler is one of DDIM (Song et al. 2021, eq. 14)."""
+        """dz/dsigma = eps: an Euler step is a DDIM step (Song et al. 2021, eq. 14)."""
         return self._parts(prediction_BCHW, z_BCHW.shape[1])[0]
 
     def reverse(

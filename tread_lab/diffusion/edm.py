@@ -19,7 +19,7 @@ class EDM(Process):
         self.spec = spec
 
     def level(self, u_B: Tensor) -> Tensor:
-        """sigma with ln(sigma) ~ N(P_mean, P_std^2), by the inverse of its distribution."""
+        """sigma with ln(sigma) ~ N(P_mean, P_std^2), at quantile u."""
         z: Tensor = torch.special.ndtri(u_B.double().clamp(1e-7, 1 - 1e-7))
         return (self.spec.p_mean + self.spec.p_std * z).exp().float()
 

@@ -30,7 +30,7 @@ class Flow(Process):
         self.spec = spec
 
     def level(self, u_B: Tensor) -> Tensor:
-        """t by the inverse of its distribution, shifted."""
+        """t at quantile u of its training distribution, shifted."""
         u_B = u_B.double().clamp(1e-7, 1 - 1e-7)
         return self._shifted(lookup(TIMES, self.spec.time, "process.time")(u_B)).float()
 
@@ -49,7 +49,7 @@ class Flow(Process):
         return level * noise_BCHW
 
     def predict(self, network: Network, z_BCHW: Tensor, level_B: Tensor) -> Tensor:
-        """v(z; t), of x as (z - x) / t; t enters the embedder unscaled."""
+        """v(z; t), or (z - x) / t if the network predicts x; t enters the embedder unscaled."""
         out_BCHW = network(z_BCHW.float(), level_B.float()).to(z_BCHW.dtype)
         if self.spec.prediction == "v":
             return out_BCHW
@@ -96,7 +96,7 @@ class Flow(Process):
         return mean_BCHW, deviation
 
     def grid(self, sampler: SamplerSpec) -> Tensor:
-        """t from 1 to 0 in even steps, or in even steps down to a last one of another size; then
+        """t from 1 to 0 in even steps, except a last step of another size if given; then
         shifted."""
         n, last = sampler.steps, sampler.last_step
         t = torch.linspace(1, 0 if last is None else last, n + (last is None), dtype=torch.float64)

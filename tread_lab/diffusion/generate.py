@@ -56,7 +56,8 @@ def generate(
         shape: (C, H, W) of one sample.
         classes: number of classes; this number itself is the null class.
         batch: images per network call; `None` selects a default for the device.
-        routes, tokens: routes of the branches that have a selection rate or no deep path, and N.
+        routes: for guidance branches with a selection rate or a dropped deep path.
+        tokens: tokens per sample (N).
         condition: maps labels, null class included, to the network's input, e.g. text tokens.
     """
     batch = batch or images_a_call(device.type)

@@ -74,8 +74,8 @@ class Drawing:
         return Parts(folder, made, self.spec.images, self._batch)
 
     def draw(self, rows: range) -> tuple[Tensor, Tensor]:
-        """Return images, uint8, and labels of one batch; compiled networks draw a whole one, of
-        which no more than `rows` is kept.
+        """Return images, uint8, and labels of one batch; compiled networks draw a whole batch, of
+        which only `rows` are kept.
 
         With a condition, the label is the number of the held-out sample of the condition.
 
@@ -125,7 +125,7 @@ class Drawing:
 
 
 class Writer(ThreadPoolExecutor):
-    """Stores each batch while the next one is drawn; what it raises, the next call raises."""
+    """Stores each batch while the next one is drawn; the next call raises its error."""
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(max_workers=1)

@@ -39,11 +39,11 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
         The bytes of each file by name.
 
     Raises:
-        UserError: the folder is not empty, or no such checkpoint, or non-finite weights.
+        UserError: a non-empty folder, a missing checkpoint, or non-finite weights.
     """
     names = (EXPORTED, SPEC, CARD, CONFIG, DEFAULTS)
     if out.exists() and (not out.is_dir() or {p.name for p in out.iterdir()} - set(names)):
-        raise UserError(f"{out} is not empty; name a new folder")
+        raise UserError(f"{out}: must be a new or empty folder. Try another name.")
     model = trained(folder, torch.device("cpu"), step=step)
     spec = without_folders(model.spec)
     tensors = {name: t.contiguous() for name, t in model.network.state_dict().items()}
@@ -75,12 +75,12 @@ def load_exported(path: str | Path, device: torch.device | str = "cpu") -> Train
     """Return the network of an exported folder in evaluation mode, with its metadata.
 
     Raises:
-        UserError: no such folder, or its weights do not fit its spec.
+        UserError: a missing folder, or weights that do not fit its spec.
     """
     folder = RunFolder(Path(path))
     if not folder.exported:
         raise UserError(
-            f"{path} must contain {EXPORTED} and {SPEC}; write them with `tread-lab export RUN OUT`"
+            f"{path} must contain {EXPORTED} and {SPEC}. Try `tread-lab export RUN OUT`."
         )
     return trained(folder, torch.device(device))
 

@@ -103,7 +103,7 @@ class Scorer:
         self._features: dict[str, list[Tensor]] = {x: [] for x in self._whole | distances}
 
     def add(self, images_BCHW: Tensor) -> None:
-        """Take the next images, uint8 on any device."""
+        """Add the next images, uint8 on any device."""
         features = self.extraction(images_BCHW)
         for layer, keeper in self._kept.items():
             keeper.add(features[layer])

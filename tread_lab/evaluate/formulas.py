@@ -50,10 +50,10 @@ def frechet_distance(reference: Moments, own: Moments) -> tuple[float, Tensor]:
     """Return the Frechet distance of two sets of features and its gradient in `own`'s covariance.
 
     It is |mu - mu'|^2 + tr(S + S' - 2 (S S')^(1/2)) (Heusel et al. 2017, eq. 6). The trace of the
-    root is the sum of the roots of the eigenvalues of S'^(1/2) S S'^(1/2), which is symmetric:
-    exact for covariances of fewer images than features too, where a root of the product itself is
-    singular, and several times quicker. The gradient is I - S'^(1/2) (S'^(1/2) S S'^(1/2))^(-1/2)
-    S'^(1/2), [D, D]. Moments are float64 and on one device.
+    root is the sum of the roots of the eigenvalues of S'^(1/2) S S'^(1/2), which is symmetric: also
+    exact with fewer images than features, where the root of S S' is singular, and several times
+    faster. The gradient is I - S'^(1/2) (S'^(1/2) S S'^(1/2))^(-1/2) S'^(1/2), [D, D]. Moments are
+    float64 and on one device.
     """
     (other_mean_D, other_DD), (mean_D, covariance_DD) = reference, own
     values_D, vectors_DD = torch.linalg.eigh(_symmetric(other_DD))

@@ -119,8 +119,7 @@ def open_evaluations(
 def measured_with(run: RunSpec, spec: EvaluationSpec, device: torch.device) -> dict[str, str]:
     """Return name -> digest of everything outside the specs that determines an evaluation.
 
-    Includes the device's arithmetic of the decoder, if latents are decoded, which is compiled with
-    the blocks.
+    If latents are decoded, this includes the decoder's arithmetic on the device.
 
     Raises:
         UserError: data, weights or a reference cannot be read.

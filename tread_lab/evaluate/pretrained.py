@@ -32,7 +32,7 @@ OFFSET = 0.1  # which DINOv2's own code adds to the side before it resamples its
 def check_package(package: str, field: str) -> None:
     """Refuse a frozen network whose package is not installed."""
     if importlib.util.find_spec(package) is None:
-        raise UserError(f"{field}: requires the package {package}: `pip install {package}`")
+        raise UserError(f"{field}: requires the package {package}. Try `pip install {package}`.")
 
 
 def network_config(folder: Path, field: str, package: str, **expected: object) -> dict[str, Any]:

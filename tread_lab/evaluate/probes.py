@@ -45,10 +45,10 @@ def check_probe(probe: HeldoutSpec | SimilaritySpec, model: ModelSpec, heldout: 
         raise UserError(f"evaluate: {probe.kind} requires two or more blocks. Try removing it.")
     if len(heldout) < probe.images:
         fewest = 1 if isinstance(probe, SimilaritySpec) else 2
-        fewer = f"write {{{probe.kind}: {{images: {len(heldout)}}}}}"
+        fewer = f"{{{probe.kind}: {{images: {len(heldout)}}}}}"
         raise UserError(
-            f"evaluate: {probe.kind} requires {probe.images} held-out images, got {len(heldout)}; "
-            f"{(fewer if len(heldout) >= fewest else 'leave it out')}"
+            f"evaluate: {probe.kind} requires {probe.images} held-out images, got {len(heldout)}."
+            f" Try {fewer if len(heldout) >= fewest else 'removing it'}."
         )
 
 
@@ -57,7 +57,7 @@ class HeldoutLosses:
     """Weighted loss of every image at every level; `routed_ML` is `None` for dense runs.
 
     Attributes:
-        zero: mean loss of an output of zeros, at the same levels.
+        zero: mean loss of predicting zero, at the same levels.
     """
 
     dense_ML: np.ndarray

@@ -105,7 +105,7 @@ def open_reference(spec: ReferenceSpec, metrics: Collection[str]) -> Reference:
     Without `mu` in the file, moments are computed from the images, as in ADM's evaluator.
 
     Raises:
-        UserError: no such file, or unsuitable content.
+        UserError: a missing file, or unsuitable content.
     """
     path = reference_path(spec)
     comparing = [METRICS[metric] for metric in metrics if METRICS[metric].compares]

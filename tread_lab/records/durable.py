@@ -104,9 +104,9 @@ def disk_error(error: OSError, path: Path, option: str = " with --root") -> User
     """Return the one-line error of a failed write; `option` selects another folder."""
     failed = f"cannot write {path}: {error.strerror or error}"
     if error.errno in FULL:
-        return DiskFull(f"{failed}; make room and run the same command again")
-    which = "a folder you may write" if error.errno in _FORBIDDEN else "another folder"
-    return UserError(f"{failed}; choose {which}{option}")
+        return DiskFull(f"{failed}. Free space and run the same command again.")
+    which = "a writable folder" if error.errno in _FORBIDDEN else "another folder"
+    return UserError(f"{failed}. Try {which}{option}.")
 
 
 @contextlib.contextmanager

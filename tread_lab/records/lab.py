@@ -75,7 +75,7 @@ class Lab:
         """Return the folder of a stored sweep.
 
         Raises:
-            UserError: there is no such sweep; suggests a near name.
+            UserError: unknown sweep; suggests a near name.
         """
         folder = self.sweep(Path(name).stem if name.endswith((".yaml", ".yml")) else name)
         if not folder.plan_path.exists():
@@ -87,14 +87,14 @@ class Lab:
         runs = [p.name for p in sorted((self.root / "runs").glob(f"{safe(name)}*"))]
         if len(runs) != 1:
             what = "no run" if not runs else f"{len(runs)} runs match"
-            raise UserError(f"{what} {name!r} in {self.root}; `tread-lab status` lists them")
+            raise UserError(f"{what} {name!r} in {self.root}. Try `tread-lab status`.")
         return self.run(runs[0])
 
     def known(self, name: str) -> SweepFolder | RunFolder:
         """Return the folder of a stored sweep, or of the run with this prefix.
 
         Raises:
-            UserError: there is no such run, or no such sweep; suggests a near name.
+            UserError: unknown run or sweep; suggests a near name.
         """
         if name in self.sweeps() or not re.fullmatch("[0-9a-f]+", name):
             return self.known_sweep(name)
@@ -115,7 +115,7 @@ def with_parents(tree: Any, lab: Lab) -> Any:
     with digests of starting files.
 
     Raises:
-        UserError: no such run, several, or an unreadable file.
+        UserError: an unknown or ambiguous run, or an unreadable file.
     """
     if isinstance(tree, list | tuple):
         return type(tree)(with_parents(item, lab) for item in tree)

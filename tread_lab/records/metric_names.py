@@ -133,8 +133,7 @@ def metric_kind(name: str) -> MetricKind:
 
 
 def sample_metric(metric: str, extractor: str, count: int, *, heldout: bool) -> str:
-    """Return `fid@10k` for Inception-2015 features and a reference file; deviations are in
-    brackets.
+    """Return a metric's name: `fid@10k` with Inception-2015 features and a reference file.
 
     Other feature spaces are named, `fd[dinov2-large]@10k`, and so is a comparison with held-out
     images, `fid[heldout]@10k`. Features made for a data set always compare with its held-out

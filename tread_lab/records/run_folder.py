@@ -151,15 +151,18 @@ class RunFolder:
         """
         tree = self.spec_tree()
         if tree is None:
-            raise UserError(f"{self.path / 'spec.yaml'}: must exist. Try the run's own command.")
+            raise UserError(
+                f"{self.path / 'spec.yaml'}: must exist, got no file. Try repeating the `tread-lab`"
+                " command that started this run."
+            )
         try:
             return decode(RunSpec, tree)
         except UserError as error:
             raise UserError(f"{self.path / 'spec.yaml'}: {error}") from None
 
     def trained_with(self) -> dict[str, list[str]]:
-        """Return the frozen networks used by attempts (`weights clip-large`) with digests; for an
-        export, those of its run."""
+        """Return the digests of frozen networks by name (`weights clip-large`), as used by attempts
+        or by the exported run."""
         if self.exported:
             return dict((read_json(self.path / CONFIG) or {}).get("trained_with") or {})
         read = {fact: None for a in self.attempts() for fact in a.fingerprint.items()}

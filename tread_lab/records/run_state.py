@@ -116,7 +116,7 @@ class RunState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether the run has ended, unless a user reopens it."""
+        """Whether the run has ended; only a user can reopen it."""
         return self not in (RunState.PENDING, RunState.RUNNING, RunState.INTERRUPTED)
 
     @property

@@ -302,7 +302,7 @@ class SweepFolder:
 
     @property
     def figures(self) -> Path:
-        """The folder of figures and tables, which is complete if it exists."""
+        """The folder of figures and tables; complete if it exists."""
         return self.path / "figures"
 
     def remove_figures(self) -> None:

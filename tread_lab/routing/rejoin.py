@@ -24,10 +24,10 @@ def gather_tokens(x_BND: Tensor, keep_BK: Tensor) -> Tensor:
 def scatter_tokens(
     entry_BND: Tensor, kept_BKD: Tensor, keep_BK: Tensor, real_BK: Tensor | None = None
 ) -> Tensor:
-    """Return kept tokens at their places among the routed ones, which are as they entered.
+    """Return the stream with kept tokens at their places and routed tokens unchanged.
 
     Args:
-        real_BK: places that hold kept tokens; what fills up the others stays as it entered.
+        real_BK: mask of kept tokens; padding stays unchanged.
     """
     kept_BKD = kept_BKD.to(entry_BND.dtype)
     if real_BK is not None:

@@ -27,17 +27,17 @@ def run_blocks(
     observe: Observer | None = None,
     re_enter: Rejoin = IDENTITY,
 ) -> Tensor:
-    """Return x_BND after all blocks, with the tokens of `routing` taken around its blocks.
+    """Return x_BND after all blocks; routed tokens skip the blocks of their route.
 
     Args:
-        blocks: called as block(x, c, positions) on all tokens or on the kept ones alone; where
-            samples keep different numbers also with real_BK, the places that hold a kept token.
-        c_BD, positions_BNP: the conditioning; positions, which follow their tokens into a route.
+        blocks: called as block(x, c, positions) on all or only the kept tokens; also with real_BK,
+            the mask of kept tokens, if samples keep different numbers.
+        c_BD, positions_BNP: the conditioning, and the positions of the tokens.
         routing: sequential, disjoint routes; `None` is the dense network.
         fp32: blocks that run without autocast.
-        observe: called with (l, residual stream after block l), kept tokens only inside a route;
-            a re-entry that is a part of the network comes after it.
-        re_enter: makes the stream after a route; by default routed tokens return as they were.
+        observe: called with (l, residual stream after block l), before a trained re-entry; inside a
+            route with kept tokens only.
+        re_enter: computes the stream after a route; by default routed tokens return unchanged.
     """
     routes = _by_start(routing, re_enter, x_BND)
     route, entry_BND, embedded_BND, kept_BKP = None, x_BND, x_BND, positions_BNP

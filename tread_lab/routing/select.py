@@ -28,11 +28,11 @@ class BatchRoute:
     Attributes:
         start, end: first and last block that routed tokens skip, both inclusive.
         keep_BK: places of the kept tokens, ascending within each sample.
-        real_BK: where samples keep different numbers: which places are kept; the others are routed
-            tokens that fill up, at the end of fewer than N. `None` if all places are kept.
+        real_BK: mask of `keep_BK` if samples keep different numbers of tokens: true for kept
+            tokens, false for padding by routed tokens. `None` if all are kept.
         dropped_B: samples whose path through the blocks is dropped (SPRINT's path-drop).
         rank_BN, l1: draw and weight of a selection by importance, which writes `keep_BK` when the
-            tokens enter the route; `None` if the draw alone selects.
+            tokens enter the route; `None` for other selections.
     """
 
     start: int
@@ -47,7 +47,7 @@ class BatchRoute:
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def beside(self, N: int, T: int) -> BatchRoute:
-        """Return the same route of a stream with T more tokens after the N, which are all kept."""
+        """Return the route of a stream with T further tokens after the N, all kept."""
         texts_BT = torch.arange(N, N + T, device=self.keep_BK.device).expand(len(self.keep_BK), T)
         real_BK = self.real_BK
         if real_BK is not None:
@@ -71,8 +71,8 @@ class BatchRoute:
         return replace(self, **changed)
 
     def choose(self, x_BND: Tensor) -> None:
-        """Write the tokens that a selection by importance keeps of x_BND into `keep_BK`, in place,
-        so that losses over kept tokens see them; no gradient passes through the choice."""
+        """Select tokens of x_BND by importance and write the kept ones into `keep_BK`, in place, so
+        that losses over kept tokens use them. The selection has no gradient."""
         if self.rank_BN is None:
             return
         norm_BN, w = x_BND.detach().float().abs().sum(dim=2), abs(self.l1)
@@ -88,7 +88,7 @@ Kept = tuple[Tensor, Tensor | None]  # keep_BK and real_BK of a route
 
 
 def select(route: RouteSpec, rank_BN: Tensor) -> BatchRoute:
-    """Return what `route` is for samples whose tokens have the ranks `rank_BN`.
+    """Select the kept tokens of `route` for a batch, by rank.
 
     Args:
         rank_BN: one number in [0, 1) per token; tokens of low rank are routed first, so equal
@@ -148,7 +148,7 @@ def dense_routing(
 ) -> Routing | None:
     """Return the routing of a dense batch (B, N) in which some samples lose their deep path.
 
-    The samples are those that `draw_routing` names under the same key.
+    The samples equal those of `draw_routing` with the same key.
     """
     if path_drop == 0:
         return None

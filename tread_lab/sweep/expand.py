@@ -329,7 +329,10 @@ def _baseline_step(pairs: Sequence[Pair], trees: Sequence[Any]) -> int:
             )
     if len(ends) != 1:
         some = ", ".join(map(str, sorted(ends)))
-        raise UserError(f"evaluate: `at {BASELINE}` requires baselines of equal length, got {some}")
+        raise UserError(
+            f"evaluate: `at {BASELINE}` requires baselines of equal length, got {some} steps. Try"
+            " one train.steps for all."
+        )
     return ends.pop()
 
 

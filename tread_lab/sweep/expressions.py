@@ -138,7 +138,7 @@ class CellNames:
 
     def _field(self, name: str) -> Any:
         if name == "seed":
-            raise UserError("'seed' is not available: each cell runs once per seed")
+            raise UserError("must not use seed, because each cell runs once per seed")
         with contextlib.suppress(LookupError):
             return value_at(self.facts, name.split("."))
         try:

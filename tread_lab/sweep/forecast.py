@@ -176,7 +176,7 @@ class TrainSeconds:
     """Predicts the training seconds of a run from the lab's earlier runs of its kind.
 
     Args:
-        stored: speeds of the stored plan, which stay so that its runs keep their steps.
+        stored: speeds of the stored plan; they take precedence, so that its runs keep their steps.
     """
 
     def __init__(self, lab: Lab, devices: Devices, stored: Mapping[str, Sequence[float]]) -> None:

@@ -53,7 +53,7 @@ class Plan(PlanOf[RunSpec]):
 
     @cached_property
     def evaluations(self) -> tuple[EvaluationSpec, ...]:
-        """All evaluations; those of the same images stay as first planned."""
+        """All evaluations; evaluations that share images stay as first planned."""
         written = ([tree] for tree in self.evaluations_as_written)
         return tuple(chain.from_iterable(map(decode_evaluations, written)))
 
@@ -129,7 +129,7 @@ def with_whole_parents(part: T, lab: Lab) -> T:
     """Return a sweep or experiment in which the spec of each parent replaces its signature.
 
     Raises:
-        UserError: no such run in the lab, or several.
+        UserError: an unknown or ambiguous run.
     """
     return decode(type(part), with_parents(vars(part), lab))
 
@@ -154,7 +154,10 @@ def plan_sweep(
     seconds = TrainSeconds(lab, devices, stored.sources.get("speeds", {}) if stored else {})
     plan = make_plan(name, full, base, devices.names(), seconds, whole)
     if (seed := base.run.get("seed", sweep.seeds[0])) not in sweep.seeds:
-        say(f"seed: must be one of seeds={[*sweep.seeds]}, got {seed} in {base.name}")
+        say(
+            f"seed: {seed} in {base.name} is ignored; the sweep runs seeds={[*sweep.seeds]}. Try"
+            f" seeds=[{seed}]."
+        )
     specs = [trial.spec for trial in plan.possible_trials]
     check_treatments(specs)
     for line in ema_notices(specs):
@@ -221,8 +224,8 @@ def _places(search: SearchSpec, cells: Cells) -> Iterator[tuple[int, int, float]
         routes = own[-1].spec.routes
         if {*map(axis_label, own[-1].cell)} - PLACE or len(routes) != 1 or len(cells) > MOST:
             raise UserError(
-                "search.sampler: must not be map with other axes than start, end and rate of one"
-                f" route or more than {MOST} cells. Try tpe."
+                f"search.sampler: map requires at most {MOST} cells, and only the axes start, end"
+                " and rate of one route. Try tpe."
             )
         yield int(routes[0].start), int(routes[0].end), float(routes[0].rate)
 
@@ -334,8 +337,8 @@ def objectives_of(
             )
         if counts[name] > 1:
             raise UserError(
-                f"search.objectives: must be of one evaluation, got {counts[name]} that measure "
-                f"{name}. Try removing all but one."
+                f"search.objectives: must come from one evaluation, got {counts[name]} that"
+                f" measure {name}. Try removing all but one."
             )
     return objectives
 

@@ -96,7 +96,7 @@ class DataDigests:
         self._lab, self._say = lab, say
 
     def named(self, spec: RunSpec) -> RunSpec:
-        """Return a run with the digests of its data and of those of its parents."""
+        """Return a run with the digests of its data and of its parents' data."""
         if spec.init_from is not None and spec.parent is not None:
             spec = replace(spec, init_from=replace(spec.init_from, run=self.named(spec.parent)))
         if spec.data.is_embedded or spec.data.digest is not None:

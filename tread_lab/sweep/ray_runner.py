@@ -94,7 +94,7 @@ def cluster_devices(resources: RunResources) -> Devices:
         if not slots:
             raise UserError(
                 f"--cpus, --gpus: must fit a node of the cluster, got {resources.cores} cores and "
-                f"{resources.gpus:g} GPUs per run"
+                f"{resources.gpus:g} GPUs per run. Try smaller values."
             )
         asks = ray.remote(num_cpus=resources.cores, num_gpus=resources.gpus, max_retries=0)
         try:
@@ -163,7 +163,7 @@ class Job:
 
 
 class Worker(tune.Trainable):
-    """A process that executes tasks; each step is a second of `run_task`."""
+    """A Ray Tune worker process that executes tasks; a Tune step runs a task for one second."""
 
     _reports: Generator[Report] | None = None
 

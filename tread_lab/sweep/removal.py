@@ -54,7 +54,9 @@ def removal_of(lab: Lab, name: str) -> Removal:
     users = _users(lab, own, without=name)
     if sweep is None and users:
         needed = ", ".join(users[own[0]])
-        raise UserError(f"run {own[0]} is used by {needed}; remove {needed} first")
+        raise UserError(
+            f"run {own[0]}: must not be in use, got use by {needed}. Try removing {needed} first."
+        )
     runs = tuple(lab.run(run) for run in own if run not in users and lab.run(run).path.exists())
     return Removal(sweep.name if sweep else own[0], sweep, runs, users)
 

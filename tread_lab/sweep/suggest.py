@@ -204,7 +204,7 @@ def propose(
     values, because `gp` learns from values only.
 
     Raises:
-        UserError: no such sampler.
+        UserError: unknown sampler.
     """
     kind = lookup(SAMPLERS, search.sampler, "search.sampler")
     free = set(range(len(space))) - {observation.cell for observation in observations}

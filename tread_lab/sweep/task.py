@@ -78,8 +78,8 @@ class Task:
         return tuple(sorted(s for s in asked if isinstance(s, int) and s < newest))
 
     def measurable(self, folder: RunFolder) -> tuple[EvaluationSpec, ...]:
-        """Return the possible evaluations of the ended run, at reached steps; at a rung, that of
-        the rung."""
+        """Return the possible evaluations of the ended run, at reached steps; at a rung, only the
+        rung's evaluation."""
         if self.rung is not None:
             return (self.rung,)
         last = int((folder.result() or {}).get("step", self.spec.train.steps))

@@ -96,7 +96,7 @@ class MlflowTracker:
             Numbers of runs `created`, `updated`, `removed` and `unchanged`.
 
         Raises:
-            UserError: no such sweep, not an MLflow store, or no answer.
+            UserError: an unknown sweep, not an MLflow store, or no answer.
         """
         sweep = ShownSweep(self._lab, self._lab.known_sweep(name).plan())
         check_store(self._uri)
@@ -244,8 +244,8 @@ def in_one_line(uri: str) -> Iterator[None]:
         line = shown(first_line(error))
         if "API request to http" in line:
             line = "no MLflow server answers"
-        again = "sync again later, or set MLFLOW_TRACKING_URI to another store"
-        raise UserError(f"MLflow store {shown(uri)}: {line[:200]}; {again}") from None
+        again = "Try `tread-lab sync` later, or another store in MLFLOW_TRACKING_URI."
+        raise UserError(f"MLflow store {shown(uri)}: {line[:200]}. {again}") from None
 
 
 def addresses(uri: str) -> dict[str, str]:

@@ -108,4 +108,6 @@ def check_port(host: str, port: int) -> None:
             probe.bind((host, port))
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise UserError(f"cannot listen on {host}:{port} ({reason}); choose a --port") from None
+            raise UserError(
+                f"cannot listen on {host}:{port} ({reason}). Try another --port."
+            ) from None

@@ -91,8 +91,11 @@ def trained(
     try:
         network.load_state_dict(state)
     except RuntimeError as error:
-        wrong = str(error).splitlines()[-1].strip()
-        raise UserError(f"weights in {folder.path} do not fit its spec: {wrong}") from None
+        wrong = str(error).splitlines()[-1].strip().removesuffix(".")
+        raise UserError(
+            f"{folder.path}: must hold weights that fit its spec, got {wrong}. Try the code"
+            " that trained it."
+        ) from None
     use(device)
     network.requires_grad_(False).eval().to(device)
     process = build_process(spec.process)
@@ -113,8 +116,8 @@ def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
     newest, ended = load_latest(folder.checkpoints), int((folder.result() or {}).get("step", 0))
     if newest is None or newest.step < ended:  # earlier weights are another result
         raise UserError(
-            f"run {folder.name} has no usable checkpoint of step {ended}; delete {folder.path} to"
-            " train it again"
+            f"run {folder.name}: must have a usable checkpoint of step {ended}, got none. Try"
+            f" deleting {folder.path} and training it again."
         )
     return newest
 
@@ -157,7 +160,9 @@ def _of_file(spec: RunSpec, start: InitSpec) -> dict[str, Tensor]:
             "{file: PATH}`."
         )
     if digest_of(path) != start.digest:
-        raise UserError(f"init_from.file: {path} has changed since the run was planned")
+        raise UserError(
+            f"init_from.file: {path} must be unchanged since planning. Try restoring it."
+        )
     export = RunFolder(path.parent)
     made = export.readable_spec() if export.exported and path.name == EXPORTED else None
     if made is not None and made.process.kind != spec.process.kind:

@@ -40,17 +40,17 @@ class Batch:
         return len(self.x_BCHW)
 
     def rows(self, rows: slice) -> Batch:
-        """Return the same step for some samples of the global batch."""
+        """Return some samples of the global batch."""
         return self._each(lambda tensor: tensor[rows])
 
     def to(self, device: torch.device) -> Batch:
-        """Return the same step on a device; copies of a pinned batch are asynchronous."""
+        """Return the batch on a device; copies of a pinned batch are asynchronous."""
         if device.type == "cpu":
             return self
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
-        """Return the same step in page-locked memory.
+        """Return the batch in page-locked memory.
 
         Tensors with overlapping elements are made contiguous first.
         """
@@ -85,7 +85,7 @@ class Batch:
 class Batches:
     """Global batches by step: epochs are random orders named by (seed, epoch).
 
-    Runs with a parent have their own draws, equal for all such runs of a seed.
+    Runs with a parent have separate draws, equal among them for a seed.
 
     Args:
         pin: use page-locked memory, for asynchronous copies to a GPU.

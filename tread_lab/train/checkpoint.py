@@ -108,7 +108,7 @@ def load_weights(path: Path) -> Checkpoint:
         tensors = {f"model/{name}": tensor for name, tensor in tensors.items()}
         return Checkpoint(int(facts.get("step", 0)), tensors, facts, _digest(path))
     except (OSError, SafetensorError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}; export the run again") from None
+        raise UserError(f"cannot read {path}: {error}. Try exporting the run again.") from None
 
 
 def _read(path: Path) -> Checkpoint | None:

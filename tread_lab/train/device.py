@@ -25,12 +25,12 @@ CONTEXT = 10**9  # bytes of a GPU for CUDA's context, kernels and library worksp
 
 
 def pick(name: str | None = None) -> torch.device:
-    """Return the named device, else a GPU, else the CPU; a GPU always with its index.
+    """Return the named device; by default a GPU if available, else the CPU. A GPU has its index.
 
     `cuda` is the first GPU. With the CPU, CUDA is not initialized.
 
     Raises:
-        UserError: no such device.
+        UserError: unknown or invisible device.
     """
     if name is None:
         # Torch remembers GPUs that `--device cpu` has hidden since.
@@ -39,11 +39,11 @@ def pick(name: str | None = None) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UserError(f"--device {name}: no such device; try cpu or cuda") from None
+        raise UserError(f"--device {name}: must be a device. Try cpu or cuda.") from None
     if device.type != "cuda":
         return device
     if not torch.cuda.is_available():
-        raise UserError(f"--device {name}: no CUDA device is visible; try --device cpu")
+        raise UserError(f"--device {name}: no CUDA device is visible. Try --device cpu.")
     count = torch.cuda.device_count()
     # Else cuBLAS may vary; torch looks once, at the first product, which may be of another run.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -136,7 +136,7 @@ def check_precision(precision: str, device: torch.device) -> None:
     own_precisions = precisions(device)
     if precision not in own_precisions:
         where, can = f"{device.type} ({name(device)})", ", ".join(own_precisions)
-        raise UserError(f"precision: {where} has no {precision}; choose one of {can}")
+        raise UserError(f"precision: must be one of {can} on {where}, got {precision}")
 
 
 def name(device: torch.device) -> str:
@@ -197,13 +197,14 @@ def check_memory(spec: RunSpec, device_type: str, label: str, free: int, devices
     if (needed := price.memory_at(images)) <= free:
         return
     routes = " + ".join(map(str, spec.routes)) or "dense"
-    need = f"{spec.model.name} {routes} needs about {amount(needed)}"
-    has = f"{label} has {amount(free)}"
     fit = fitting_micro_batch(price, share, free)
-    remedy = f"one image per pass needs {amount(price.memory_at(1))}: use a larger device"
+    remedy = f"a larger device (one image per pass: {amount(price.memory_at(1))})"
     if fit:
-        remedy = f"execution.micro_batch={fit} needs {amount(price.memory_at(fit))}"
-    raise UserError(f"{need} at {images} images per pass, but {has}; {remedy}")
+        remedy = f"execution.micro_batch={fit} ({amount(price.memory_at(fit))})"
+    raise UserError(
+        f"memory: must be at least {amount(needed)} for {spec.model.name} {routes} at {images}"
+        f" images per pass, got {amount(free)} of {label}. Try {remedy}."
+    )
 
 
 def fitting_micro_batch(price: Cost, batch: int, free: int) -> int:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class System(Priced):
-    """A published method and its additions to runs. By default nothing.
+    """A published method and its additions to runs. The defaults add nothing.
 
     Each is the `SYSTEM` of a module `tread_lab.methods.<name>.<name>`, or of a package that adds it
-    (`specs.systems.JoinedBy`). Methods import torch and data packages lazily, so that plans and
-    costs do not require torch.
+    (`tread_lab.config.registry.JoinedBy`). Methods import torch and data packages lazily, so that
+    plans and costs do not require torch.
     """
 
     def network(self, spec: RunSpec) -> Mapping[str, Any]:
@@ -44,7 +44,7 @@ class System(Priced):
         """Return the condition of an evaluated run in place of classes.
 
         Raises:
-            UserError: it would be made otherwise than when the run was trained.
+            UserError: it would differ from the condition in training.
         """
         return None
 
@@ -96,7 +96,7 @@ class Joining:
 
 
 class Part:
-    """A system in the training of one run. By default does nothing.
+    """A system in the training of one run. The defaults do nothing.
 
     Attributes:
         trained: modules trained beside the network, by their names in a checkpoint.
@@ -181,7 +181,7 @@ def condition_of(spec: RunSpec, folder: RunFolder, device: torch.device) -> Cond
     """Return the condition of an evaluated run in place of classes, if any.
 
     Raises:
-        UserError: it would be made otherwise than when the run was trained.
+        UserError: it would differ from the condition in training.
     """
     found = (system.condition(spec, folder, device) for system in systems_of(spec))
     return next((condition for condition in found if condition is not None), None)

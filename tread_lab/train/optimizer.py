@@ -70,7 +70,7 @@ SCHEDULES: Registry[Callable[[float], float]] = Registry(
 
 
 def learning_rates(spec: TrainSpec) -> Callable[[int], float]:
-    """Return the function that gives the learning rate of step 0, 1, ...
+    """Return the learning rate as a function of the step 0, 1, ...
 
     Raises:
         UserError: unknown schedule.

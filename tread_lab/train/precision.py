@@ -249,8 +249,8 @@ def compile_blocks(network: nn.Module, *, backend: Backend = "inductor") -> None
 
 
 def compile_for(spec: RunSpec, network: nn.Module, device: torch.device) -> None:
-    """Compile the blocks of a run's network where `arithmetic` says so; warn where they would be
-    compiled if anything here could."""
+    """Compile the blocks of a run's network if `arithmetic` requires it; warn if only a compiler is
+    missing."""
     if arithmetic(spec, device.type) != EAGER:
         compile_blocks(network)
     elif device.type == "cuda" and spec.execution.compile == "auto" and not has_compiler():

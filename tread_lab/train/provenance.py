@@ -58,8 +58,8 @@ def fingerprint(spec: RunSpec, device_type: str) -> dict[str, str]:
 
 
 def of_nodes(made: Mapping[str, str]) -> dict[str, str]:
-    """Return the digests and package versions that must be equal on all nodes of a driver: those
-    that do not depend on the device."""
+    """Return the digests and package versions that must be equal on all nodes: all that do not
+    depend on the device."""
     data = ("data ", "held-out data ", "captions ", "reference ", "decoder of ")
     shared = ("code", *data, "weights ", "plugin ")
     found = {what: digest for what, digest in made.items() if what.startswith(shared)}
@@ -69,7 +69,7 @@ def of_nodes(made: Mapping[str, str]) -> dict[str, str]:
 def named(data: DataSpec) -> str:
     """Return the name of data: source, digest and scale.
 
-    Data of equal name are equal for a network, independent of their path.
+    Data with equal names are equal to a network, whatever their paths.
     """
     scale, _ = data.scales
     parts = data.source, data.digest, f"x {scale:g}" if scale != 1 else ""
@@ -127,7 +127,7 @@ def origin(spec: RunSpec, device: torch.device) -> dict[str, Any]:
 
 
 def attention_kernel(spec: RunSpec, device: torch.device) -> str | None:
-    """Return what computes the attention of a run's fp32 block; `None` where it has none."""
+    """Return the attention kernel of a run's fp32 block; `None` without one."""
     m, by = spec.model, spec.fp32_attention
     if not spec.fp32_blocks or "heads" not in BACKBONES[m.backbone].options:
         return None

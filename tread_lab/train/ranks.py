@@ -214,7 +214,7 @@ def _follower(environment: Mapping[str, str], device: torch.device) -> Process:
 
 
 def follow() -> None:
-    """As another process than rank 0, execute each job of rank 0 until there is none.
+    """On ranks other than 0, execute each job of rank 0 until there is none.
 
     Stop signals reach every process; rank 0 handles them for all.
     """

@@ -67,9 +67,9 @@ def train(
 ) -> Iterator[Progress]:
     """Train from the newest checkpoint to the end, yielding after every optimizer step.
 
-    Closing the iterator saves a checkpoint first; asking again continues from it. Everything random
-    is a function of (seed, step), so the two halves equal one uninterrupted run: bitwise on a CPU,
-    and on a GPU with `execution.deterministic`.
+    Closing the iterator saves a checkpoint first; calling again continues from it. Everything
+    random is a function of (seed, step), so the two halves equal one uninterrupted run: bitwise on
+    a CPU, and on a GPU with `execution.deterministic`.
 
     Args:
         ranks: the processes of the run; this one is rank 0.
@@ -298,8 +298,8 @@ class Trainer:
             self._writer(self.step, **values)
 
     def not_finite(self, *, weights: bool) -> str | None:
-        """Return what is not finite: a loss since the last log entry, or the weights; `None` if all
-        is finite, and on other ranks.
+        """Name the non-finite part: a loss since the last log entry, or the weights; `None` if all
+        is finite, and on ranks other than 0.
 
         Args:
             weights: whether to check the weights and their EMA.

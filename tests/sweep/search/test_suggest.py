@@ -72,7 +72,7 @@ def test_map_asks_for_seeds_of_leading_cells(lab: Lab) -> None:
     twice = [place for place, count in counts.items() if count > 1]
     assert max(counts.values()) == 2 and (2, 5) in twice, counts
     assert all(abs(start - 2) + abs(end - 5) < 5 for start, end in twice), counts
-    with pytest.raises(UserError, match=r"search.sampler: must not be map with other axes"):
+    with pytest.raises(UserError, match=r"search.sampler: map requires at most"):
         plan_of(tiny(model=DEEP), "x", axes={"train.lr": [1, 2]}, search={"sampler": "map"})
 
 

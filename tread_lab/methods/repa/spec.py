@@ -36,7 +36,7 @@ ENCODERS = Registry(
 
 
 def check_name(encoder: str) -> None:
-    """Refuse what is neither a name of the table nor an id of the hub, which has a slash."""
+    """Refuse a name that is neither in the table nor a hub ID (with a slash)."""
     if "/" not in encoder:
         ENCODERS(encoder)
 
@@ -81,7 +81,9 @@ class RepaSpec(SystemSpec):
         if (self.width is None) != (self.encoder in ENCODERS):
             remedy = "null" if self.encoder in ENCODERS else "its hidden_size, such as 768"
             got = f"got {self.width} for {self.encoder}"
-            raise UserError(f"width: must be that of an encoder by id, {got}. Try {remedy}.")
+            raise UserError(
+                f"width: must be given with a hub ID and only then, {got}. Try {remedy}."
+            )
         if self.projector == "conv":
             settle(self, hidden=RepaSpec.hidden)
 
@@ -111,7 +113,7 @@ class RepaSpec(SystemSpec):
         """Return the aligned block of a network of `depth` blocks.
 
         Raises:
-            UserError: there is no such block.
+            UserError: the block is outside the network.
         """
         if self.block is None:
             return min(3 if depth <= SHALLOW else 7, depth - 1)

@@ -1,1 +1,1 @@
-"""SPRINT (Park et al. 2025): mask tokens stand in for routed ones, then both paths are fused."""
+"""SPRINT (Park et al. 2025): mask tokens replace routed ones, then both paths are fused."""

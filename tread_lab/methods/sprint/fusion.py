@@ -1,4 +1,4 @@
-"""SPRINT's fusion: mask tokens stand in for routed ones, a linear map joins deep and shallow."""
+"""SPRINT's fusion: mask tokens replace routed ones, a linear map joins deep and shallow."""
 
 # B batch, N tokens, K kept tokens, D width
 

@@ -14,7 +14,7 @@ from tread_lab.config.run import RunSpec
 
 @dataclass(frozen=True, kw_only=True)
 class SprintBypass(Bypass):
-    """SPRINT (Park et al. 2025): mask tokens stand in for routed ones, then both paths are fused.
+    """SPRINT (Park et al. 2025): mask tokens replace routed ones, then both paths are fused.
 
     x = W [deep; shallow] + b at the end of the route, also in dense passes; `shallow` is the input
     of the route. The published network routes 2->B-3: dense 2 / sparse / dense 2.

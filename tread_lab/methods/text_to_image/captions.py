@@ -35,7 +35,7 @@ class CaptionTokens:
     """Cached tokens of all captions of a split, and of the empty text.
 
     Args:
-        folder: where the caches of a lab lie.
+        folder: folder of a lab's caches.
         captions: all captions of each sample.
 
     Attributes:
@@ -43,7 +43,7 @@ class CaptionTokens:
         encoder: digest of the text encoder.
 
     Raises:
-        UserError: the encoder is not where it should be.
+        UserError: the encoder is missing.
     """
 
     def __init__(self, folder: Path, spec: CaptionSpec, captions: Sequence[Captions]) -> None:
@@ -144,10 +144,10 @@ def caption_tokens(spec: CaptionSpec, samples: Samples, folder: Path) -> Caption
     """Return the (possibly uncomputed) tokens of the captions of `samples`.
 
     Args:
-        folder: where the caches of a lab lie.
+        folder: folder of a lab's caches.
 
     Raises:
-        UserError: the data have no captions, or the encoder is not where it should be.
+        UserError: the data have no captions, or the encoder is missing.
     """
     return CaptionTokens(folder, spec, _present(samples))
 
