@@ -46,7 +46,7 @@ KINDS = {"axis": "{axis}", "route": "a route", "interaction": "the one on the ot
 
 
 def crossed_axis(frame: pd.DataFrame) -> str | None:
-    """Return the one axis beside the route whose values have one dense baseline in each seed."""
+    """Return the only axis beside the route, if its values have a dense baseline per seed each."""
     trials = frame[frame["role"] == "trial"]
     axes = [axis for axis in other_axes(frame) if trials[axis].nunique() > 1]
     if len(axes) != 1 or trials["baseline"].isna().any():

@@ -80,7 +80,7 @@ def pareto(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Front:
     """
     require_metric(frame, metric)
     if metric_kind(metric).nature != "quality":
-        raise UserError(f"{metric} does not measure quality, so it has no Pareto front")
+        raise UserError(f"metric: must measure quality, got {metric}. Try heldout/loss.")
     require_metric(frame, TRAIN_FLOPS)
     cells = cells_frame(frame[frame["run"] != frame["baseline"]])  # a rate of 0 is the dense run
     return front_of_cells(cells, metric, training_price(cells))

@@ -70,7 +70,7 @@ def placements(frame: pd.DataFrame, metric: str) -> Points:
     shared = cells[cells.duplicated("route")]
     if len(shared):
         where = " and ".join(cells.loc[cells["route"] == shared["route"].iloc[0], "cell"][:2])
-        raise UserError(f"one route stands in several cells ({where}); choose one of them first")
+        raise UserError(f"route: must be in one cell each, got {where}. Try `panels`.")
     ends = {name: cells[name].astype(int) for name in ("start", "end")}
     return cell_points(cells.assign(**ends), delta_column(metric))
 
@@ -191,10 +191,10 @@ def order_text(
 def draw_route_grid(
     places: Points, ax: style.Axes, *, scale: pd.Series[float] | None = None
 ) -> None:
-    """Draw a cell for every route, its start from above and its end from the left.
+    """Draw one square per route: its start on the y axis from the top, its end on the x axis.
 
     Args:
-        scale: the values that the colours reach over; the map's own by default.
+        scale: values whose range sets the colours; by default the map's own.
     """
     boxes = [(end - 0.5, start - 0.5, 1.0, 1.0) for start, end in routes(places)]
     scale = places.rows["value"] if scale is None else scale

@@ -71,8 +71,8 @@ class Smoothed(Points):
 def smoothed(frame: pd.DataFrame) -> Iterator[Smoothed]:
     """Give the smooth maps of a sweep's held-out gaps, one for each rate.
 
-    Rates share one process; the values of other axes have one each. Nothing is given where fewer
-    than `FEWEST` routes are measured, or more than `DRAWN` cells would be.
+    Rates share one Gaussian process; each value of another axis has its own. There is no map below
+    `FEWEST` measured routes or above `DRAWN` cells.
     """
     if GAP_HELDOUT not in frame:
         return

@@ -155,7 +155,7 @@ def losses_paths(run: RunFolder, step: int | None = None) -> dict[str, Path]:
     """Return evaluation signature -> file of losses, for held-out evaluations at the end of a run.
 
     Args:
-        step: another step; signatures are those at the end.
+        step: for evaluations at this step instead, under the signatures of those at the end.
     """
     paths = {}
     for folder in run.evaluations():
