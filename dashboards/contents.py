@@ -74,7 +74,7 @@ GLOSSARY = {
     "disturbed": "measured beside other work on the machine, so that times are not the cell's own",
     "control": "dense training changed otherwise, such as a smaller batch",
     "cell": "the settings of a run without its seed; runs of a cell differ in the seed alone",
-    "held-out loss": "the denoising loss over images that were not trained on; lower is better",
+    "held-out loss": "training loss without routes on images that were not trained on",
     "device-hours": "hours of training on one device, without evaluations",
     "tied": "no difference at 95%: the interval of the paired difference holds zero",
     "DiT-12x32/2": "12 blocks of width 32, patches of 2 x 2; 12x16x1/2 has one attention head",
@@ -138,7 +138,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "progress": progress(lab, frame, plan),
         "facts": _facts(frame, runs, plan),
         "charts": [*_charts(records, plan, numbers, done=done)] if key else [*_live(lab, frame)],
-        "training": [*_training(records, numbers), *_diverged(lab, frame)] if key else [],
+        "training": [*_training(records, numbers), *_states(lab, frame)] if key else [],
         "costs": [*_costs(records, numbers)] if key else [],
         "ranking": ranking_table(frame, numbers),
         "ranking_caption": ranking_caption(key, plan.comparison) if key else "",
@@ -206,10 +206,10 @@ def _of_metric(
         drawn = charts.two_axes(points, axes, numbers)
         yield Chart(f"{named} over {' and '.join(axes)}", drawn, charts.map_key(points).strip())
     if len(points.measured) > 1:
-        caption = "A marker is hollow where its 95% interval holds zero; a diamond is a control."
-        over = f" Intervals: {points.measured_as}." if points.measured_as else ""
+        marks = "A marker is hollow where its 95% interval holds zero; a diamond is a control. "
+        caption, over = marks * (not by_value), f"Intervals: {points.measured_as}."
         drawn = charts.dots(points, numbers, seed_values(frame, column))
-        yield Chart(f"All cells: {named}", drawn, caption + over)
+        yield Chart(f"All cells: {named}", drawn, caption + over * bool(points.measured_as))
     ways = None if by_value else effects.two_ways(frame, metric)
     if ways is not None:
         found_ways = Points(delta_column(metric), ways.assign(state="completed"), "")
@@ -249,10 +249,17 @@ def _live(lab: Lab, frame: pd.DataFrame) -> Iterator[Chart]:
     yield from _losses(lab, frame[frame["state"] != RunState.PENDING], "Training loss", note)
 
 
-def _diverged(lab: Lab, frame: pd.DataFrame) -> Iterator[Chart]:
-    """Yield the training losses of diverged runs."""
+def _states(lab: Lab, frame: pd.DataFrame) -> Iterator[Chart]:
+    """Yield the training losses of running and of diverged runs."""
+    own = frame[frame["state"] == RunState.RUNNING]
+    yield from _losses(lab, own, "Training loss of running runs", "As far as they are logged.")
     own = frame[frame["state"] == RunState.DIVERGED]
-    yield from _losses(lab, own, "Training loss of diverged runs", "Up to the last finite value.")
+    yield from _losses(
+        lab,
+        own,
+        "Training loss of diverged runs",
+        "Up to the last finite value; a run without one is left out.",
+    )
 
 
 def _losses(lab: Lab, frame: pd.DataFrame, title: str, note: str) -> Iterator[Chart]:

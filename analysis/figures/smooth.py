@@ -63,7 +63,7 @@ class Smoothed(Points):
             f" to {most}; numbers are posterior means. {lowest['name']} has the lowest of these,"
             f" {interval_text(self.metric, *lowest[NUMBERS], over=POSTERIOR)}. Probability"
             f" of being the lowest measured cell: {joined(chances)}."
-            + f" Of routes without a run, of being the lowest of all: {joined(guess)}."
+            + f" Probability of a route without a run to be the lowest of all: {joined(guess)}."
             * bool(guess)
         )
 

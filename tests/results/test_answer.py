@@ -73,7 +73,7 @@ LOST = {  # how runs ended -> whether all cells have, and what the result begins
         "1 of 3 cells has a result; 1 diverged (0→4 s=0.5 seed 1: diverged on purpose);"
         " 1 stopped early (5→8 s=0.5 seed 0, 1: stopped on purpose). Diverged runs are not"
         " repeated. Try a lower train.lr.\n",
-        "Tried as well, without a result: 2 cells.",
+        "Started as well, without a result: 2 cells.",
     ),
     (*ONE_LEFT.items(), ((0, 4), "diverged")): ("No result: all 3 cells diverged (0→4 s=0.5", ""),
     ((None, "failed"),): ("There is nothing to compare with. 6 trials completed, but the", ""),

@@ -115,9 +115,10 @@ def answer(
         return _no_answer(frame, missing, complete=complete)
     best, of_axes = done.iloc[0], [*_by_axis(frame)]
     first = not complete or 2 * len(done) < len(trials)
+    asked = [*of_axes[:1], *of_axes[1:][-1:]] if complete else []  # the last: what varies most
     result = _lines(
         missing if first else "",
-        *of_axes[: int(complete)],
+        *asked,
         _finding(frame, cells, done, complete=complete),
         *_controls(lab, frame, cells, best),
         "" if equal_steps is None else _at_equal_steps(equal_steps),
@@ -133,9 +134,11 @@ def answer(
     counts, over = outcomes(done[ENDS[1]], done[ENDS[2]], 1), measured_as(done, GAP_HELDOUT)
     compared = outcomes_text(counts, "cells", over) * bool(counts and len(done) > 1)
     of_all = (_range(done), compared, _average(frame, done), *_equivalent(frame, done))
-    more = [*of_axes[int(complete) :], *of_all, "" if undecided else power]
+    more = [*(text for text in of_axes if text not in asked), *of_all, "" if undecided else power]
     if key == HELDOUT_LOSS:
-        more.append("Baselines differ between cells, which are ranked by held-out loss.")
+        more.append(
+            "Cells have different baselines, so they are ranked by held-out loss, not by gap."
+        )
     better = bool(best[ENDS[2]] < 0)
     cost = _cost(frame, done.head(1))
     return Answer(result, certainty, cost, tuple(filter(None, more)), str(best["cell"]), better)
@@ -332,7 +335,7 @@ def _chosen(frame: pd.DataFrame, cells: int) -> str:
     """Return from how many cells the best was chosen, and how many more count as tried."""
     chosen = f"The lowest of {cells} was chosen by the same numbers: its gap is optimistic."
     lost = started_cells(frame) - cells
-    too = f"Tried as well, without a result: {counted(lost, 'cell')}."
+    too = f"Started as well, without a result: {counted(lost, 'cell')}."
     return _lines(chosen * (cells > 1), too * (lost > 0))
 
 
@@ -374,9 +377,9 @@ def _power(frame: pd.DataFrame, done: pd.DataFrame) -> str:
         return ""
     seeds = int(done[GAP_HELDOUT + COUNT].iloc[0])
     return (
-        f"Cells deviate over seeds by {number(deviation)} (root mean square): for one chosen"
-        f" beforehand {seeds} seeds detect a gap of {number(smallest_gap(deviation, seeds))}"
-        " with 80% power; the best of many needs more."
+        f"In a cell chosen beforehand, {seeds} seeds detect a gap of"
+        f" {number(smallest_gap(deviation, seeds))} with 80% power; the best of many needs more."
+        f" (Cells deviate over seeds by {number(deviation)}, root mean square.)"
     )
 
 
@@ -409,7 +412,7 @@ def _cost(frame: pd.DataFrame, best: pd.DataFrame) -> str:
         return f"{text}. Dense was given the same FLOPs."
     if share > FEWER:
         return f"{text}."
-    return f"{text}. Dense with as many FLOPs was not run; set match: train_flops for that."
+    return f"{text}. Dense with as many FLOPs was not run; try `match: train_flops` in the file."
 
 
 def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:
