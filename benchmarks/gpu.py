@@ -26,6 +26,8 @@ from typing import IO
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # tests.stand_ins, and an uninstalled tread_lab
+
 from gpu_phases import images, runs, steps
 from gpu_phases.shared import Bench
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,12 @@ def test_two_calls_measure_a_gpu_within_their_limits(gpu: ModuleType) -> None:
     limits = [sum(gpu.PHASES[name][0] for name in names) for names in gpu.CALLS.values()]
     assert limits[0] <= 525 and limits[1] <= 120
     assert sorted(gpu.CALLS[1] + gpu.CALLS[2]) == sorted(gpu.PHASES)
+
+
+def test_gpu_script_starts_from_any_folder(tmp_path: Path) -> None:
+    bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, str(FOLDER / "gpu.py"), "--help"]
+    assert subprocess.run(command, check=False, cwd=tmp_path, env=bare).returncode == 0
 
 
 @pytest.mark.long
