@@ -77,7 +77,7 @@ GLOSSARY = {
     "held-out loss": "training loss without routes on images that were not trained on",
     "device-hours": "hours of training on one device, without evaluations",
     "tied": "no difference at 95%: the interval of the paired difference holds zero",
-    "DiT-12x32/2": "12 blocks of width 32, patches of 2 x 2; 12x16x1/2 has one attention head",
+    "DiT-BxD/p": "a DiT of B blocks of width D with patches of p x p places",
 }
 
 

@@ -143,7 +143,7 @@ def rates(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Curves:
 
 
 def published_rates() -> Curves:
-    """Return Table 5: FID-50K of DiT-B/2 minus that of its dense run."""
+    """Return Table 5: FID-50K of DiT-B/2 minus its dense run's."""
     table = paper_tables.table("Table 5")
     rate, fid = (table[c].to_numpy(float) for c in ("selection_rate", "fid"))
     rows = bare_rows(curve="2->8", dense=False, x=rate, value=fid - fid[0])

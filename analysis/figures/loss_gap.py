@@ -28,12 +28,12 @@ from tread_lab.results.intervals import half_width
 HALFLIFE = 3.0  # logged entries after which a difference counts half
 LENGTH = (
     "Rank correlation of length and gap over {n} routes: {order} The gap is the held-out loss"
-    " with routes minus that of dense. Routes make the task harder, so the gap does not rank"
+    " with routes minus dense's. Routes make the task harder, so the gap does not rank"
     " cells."
 )
 QUALITY = "Rank correlation over {n} routes: {order}"
 STEPS = (
-    "The difference is the training loss with routes minus that of dense at the same step. It is"
+    "The difference is the training loss with routes minus dense's at the same step. It is"
     " expected to be positive and does not rank cells. At step {step}: {kind} ({name}) {gap}"
     "{other}."
 )

@@ -249,7 +249,7 @@ def slurm(
     nodes: Annotated[int, "nodes of the job (1)"] = 1,
     gpus: Annotated[int, "GPUs of each node; 0: none", {"type": int, "metavar": "N"}],
     time: Annotated[str, "time limit of the job, e.g. 12:00:00"],
-    cores: Annotated[int | None, "CPU cores of each node (default: those of its runs)"] = None,
+    cores: Annotated[int | None, "CPU cores of each node (default: the cores of its runs)"] = None,
     gpus_per_run: Annotated[
         float | None, "GPUs per run, or a share such as 0.5 (default: 1 where nodes have GPUs)"
     ] = None,

@@ -45,7 +45,7 @@ QUESTIONS = {
 UNEQUAL = "at unequal steps"  # of a sweep that matches nothing
 STEPS = "train.steps"
 SPEND = "spend"  # an axis: multiples of what the baseline of the base run spends
-# Fields that a file may write as a share of all steps -> what such a one is.
+# Fields that a file may write as a share of all steps -> their description.
 _SHARES = {
     "train.warmup": "a warm-up that is a share of all steps",
     "routes_from": "a routed phase that is a share of all steps",

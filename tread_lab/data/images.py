@@ -107,7 +107,7 @@ def open_images(path: Path, captions: Path | None = None, limit: int | None = No
 
     Args:
         captions: COCO's annotations, or lines with `file_name` and `text`; for folders.
-        limit: use only this many images, evenly spaced; classes are those of the whole set.
+        limit: use only this many images, evenly spaced; classes: of the whole set.
 
     Raises:
         UserError: there are no images, or a label or caption is missing.

@@ -65,7 +65,7 @@ def measuring(
     Raises:
         UserError: no checkpoint, or a metric's weights or reference are missing.
         NotFinite: the network's output is not finite.
-        Exploded: the held-out loss exceeds that of predicting zero; the run is diverged.
+        Exploded: the held-out loss exceeds the loss of predicting zero; the run is diverged.
     """
     if (record := record_of(folder, spec)) is not None:
         if "problem" in record:

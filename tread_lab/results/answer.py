@@ -307,7 +307,7 @@ def _mean(values: pd.Series[float]) -> tuple[float, float, float]:
 
 
 def _paired(best: pd.Series[Any]) -> str:
-    """Return what the interval of the best cell is over."""
+    """Return the units of the best cell's interval: seeds, or images of one seed."""
     n = int(best[GAP_HELDOUT + COUNT])
     if best[GAP_HELDOUT + UNIT] == "seeds":
         return (

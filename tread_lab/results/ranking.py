@@ -183,7 +183,7 @@ def _by_seed(rows: pd.DataFrame, cells: Iterable[str], metric: str) -> NDArray[n
 
 
 def lead(lab: Lab, frame: pd.DataFrame, cell: str, control: str) -> PairedGap | None:
-    """Return the gap of a cell minus that of a control, over common seeds, or over the images of a
+    """Return the gap of a cell minus a control's, over common seeds, or over the images of a
     single one; `None` without common seeds."""
     done = frame[(frame["state"] == RunState.COMPLETED) & frame[GAP_HELDOUT].notna()]
     own, other = (
